@@ -1,0 +1,20 @@
+package pin
+import (
+_ "github.com/jackc/pgx/v5/pgxpool"
+_ "github.com/jackc/pgx/v5/stdlib"
+_ "github.com/nats-io/nats.go/jetstream"
+_ "github.com/nats-io/nats-server/v2/server"
+_ "github.com/pressly/goose/v3"
+_ "github.com/pressly/goose/v3/lock"
+_ "github.com/spf13/cobra"
+_ "github.com/prometheus/client_golang/prometheus"
+_ "github.com/prometheus/client_golang/prometheus/promhttp"
+_ "github.com/prometheus/client_golang/prometheus/testutil"
+_ "pgregory.net/rapid"
+_ "sigs.k8s.io/yaml"
+_ "go.yaml.in/yaml/v3"
+_ "github.com/stretchr/testify/require"
+_ "github.com/google/uuid"
+_ "golang.org/x/sync/errgroup"
+_ "golang.org/x/term"
+)
