@@ -77,7 +77,7 @@ func Exec(t testing.TB, databaseURL string, statements ...string) {
 	defer cancel()
 	conn, err := pgx.Connect(ctx, databaseURL)
 	require.NoError(t, err)
-	defer conn.Close(ctx)
+	defer func() { _ = conn.Close(ctx) }()
 	for _, statement := range statements {
 		_, err := conn.Exec(ctx, statement)
 		require.NoError(t, err, statement)

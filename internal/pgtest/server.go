@@ -80,3 +80,15 @@ func (s *Server) Demote() {
 	defer cancel()
 	require.NoError(s.t, s.Server.Demote(ctx))
 }
+
+// StartPgbouncer starts a pgbouncer in transaction mode before the server of the URL, and returns the URL that leads to the same database
+// through it. Another role of the server may enter too: put its name in the URL.
+func StartPgbouncer(t testing.TB, target string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Ceiling)
+	defer cancel()
+	bouncer, err := postgres.StartBouncer(ctx, target)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, bouncer.Close()) })
+	return bouncer.URL()
+}

@@ -132,7 +132,7 @@ func launch(dir string, cred *syscall.Credential, name string, args ...string) (
 	if err != nil {
 		return nil, fmt.Errorf("open the server's log: %w", err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }() // the child has its own copy
 	p.cmd = command(context.Background(), dir, cred, name, args...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if err := p.cmd.Start(); err != nil {

@@ -275,7 +275,7 @@ func (s *Server) Promote(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the replica: %w", err)
 	}
-	defer conn.Close(ctx)
+	defer func() { _ = conn.Close(ctx) }()
 	var promoted bool
 	if err := conn.QueryRow(ctx, "SELECT pg_promote()").Scan(&promoted); err != nil {
 		return fmt.Errorf("promote the replica: %w", err)
