@@ -115,6 +115,7 @@ CREATE TABLE outlane_members (
     id         text PRIMARY KEY,
     duration   interval NOT NULL,
     renewals   bigint NOT NULL DEFAULT 0,
+    leaving    boolean NOT NULL DEFAULT false, -- still alive, but to be given nothing more
     joined_at  timestamptz NOT NULL DEFAULT now(),
     renewed_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
