@@ -110,6 +110,19 @@ CREATE TABLE outbox_parked_events (
 );
 CREATE INDEX outbox_parked_events_open ON outbox_parked_events (stream, partition, partition_key, seq) WHERE released_at IS NULL;
 
+-- A row for each lane that waits for something, so that people see what is stuck, why and since when. Only its owner's word counts: a row
+-- of another member, or from before the partition's last claim, is stale.
+CREATE TABLE outlane_lane_states (
+    stream    text NOT NULL,
+    partition int NOT NULL,
+    member    text NOT NULL,
+    reason    text NOT NULL,
+    detail    text NOT NULL,
+    since     timestamptz NOT NULL,
+    saved_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (stream, partition)
+) WITH (fillfactor = 50);
+
 -- The Postgres lease backend: one row a live member, one row a partition.
 CREATE TABLE outlane_members (
     id         text PRIMARY KEY,
@@ -193,7 +206,7 @@ CREATE TRIGGER outlane_before_insert BEFORE INSERT ON outbox_events FOR EACH ROW
 
 -- +goose Down
 DROP TABLE outbox_events, outbox_dead_letters, outbox_parked_events, outlane_config, outlane_routes, outlane_partitions, outlane_lanes,
-    outlane_horizon, outlane_members, outlane_leases;
+    outlane_horizon, outlane_lane_states, outlane_members, outlane_leases;
 DROP SEQUENCE outlane_idle;
 DROP FUNCTION outlane_before_insert();
 DROP FUNCTION outbox_partition_of(text);
