@@ -1,0 +1,44 @@
+# make demo   runs the main job on this machine, servers and all
+# make test   vet, staticcheck, golangci-lint and every test
+# Both install what is missing. PG=16 picks another installed Postgres.
+
+STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+export PG
+export CGO_ENABLED ?= 1
+
+.PHONY: build demo test lint unit bench docs clean
+
+build:
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/outlane ./cmd/outlane
+
+demo:
+	@./scripts/setup.sh demo
+	@$(MAKE) --no-print-directory build
+	@./bin/outlane demo $(if $(KEEP),--keep)
+
+test:
+	@./scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint unit
+
+lint:
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go run $(GOLANGCI_LINT) run ./...
+
+unit:
+	go test -race -timeout 20m ./...
+
+bench: build
+	@./scripts/setup.sh demo
+	@./bin/outlane bench
+
+docs:
+	go generate ./...
+
+clean:
+	rm -rf bin

@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/outlane/outlane/store"
+)
+
+// tracker follows the outbox's sequence across snapshots. Numbers are taken at insert and appear at commit, so a lower one can appear
+// after a higher one. For every number that was looked at and not seen it remembers which transactions can still bring it, and asks for it
+// again only when one of those has ended; when all have, the number is dead (rolled back).
+//
+// It rests on two facts. A transaction has its id before it takes a number (the insert trigger's order), and Poll reads the sequence before
+// it takes its snapshot: so whoever took a number at or under Poll.LastSeq, and is still open, is in Poll.InProgress. And of two numbers at
+// or under LastSeq, if b's transaction inserted after a's had committed, then a's is no longer open in that snapshot: whoever sees b asks
+// for a in the same statement.
+//
+// With a sequence that caches numbers (CACHE above 1) the first fact fails: gaps then never die, and the horizon stands still.
+//
+// Not safe for concurrent use.
+type tracker struct {
+	front    int64 // every number at or under it has been looked at
+	groups   []gapGroup
+	cached   bool
+	lastLook string // cached sequences: the snapshot of the last look at the gaps
+}
+
+// gapGroup are numbers that may still be brought by the same transactions.
+type gapGroup struct {
+	seqs []int64  // ascending
+	open []uint64 // ascending; for cached sequences nil, and the group never dies
+}
+
+// look is what one round asks for: rows with from < seq <= to, and the numbers in gaps.
+type look struct {
+	from, to int64
+	gaps     []int64
+	poll     store.Poll
+	probed   []int // indexes into groups
+}
+
+func (l look) empty() bool { return l.from >= l.to && len(l.gaps) == 0 }
+
+// plan says what to look at after p. At most span new numbers are asked for at once.
+func (t *tracker) plan(p store.Poll, span int64) look {
+	l := look{from: t.front, to: min(max(p.LastSeq, t.front), t.front+span), poll: p}
+	if t.cached {
+		snapshot := snapshotText(p)
+		if snapshot == t.lastLook {
+			return l
+		}
+		t.lastLook = snapshot
+	}
+	for i, g := range t.groups {
+		if t.cached || len(stillOpen(g.open, p)) < len(g.open) {
+			l.gaps = append(l.gaps, g.seqs...)
+			l.probed = append(l.probed, i)
+		}
+	}
+	slices.Sort(l.gaps)
+	return l
+}
+
+// done takes what the look found: missing are the numbers of (from, to] that no visible row had, found those of l.gaps that had one.
+func (t *tracker) done(l look, missing, found []int64) {
+	for _, i := range l.probed {
+		g := &t.groups[i]
+		g.seqs = slices.DeleteFunc(g.seqs, func(seq int64) bool { _, ok := slices.BinarySearch(found, seq); return ok })
+		if !t.cached {
+			g.open = stillOpen(g.open, l.poll)
+		}
+	}
+	if len(missing) > 0 && (t.cached || len(l.poll.InProgress) > 0) {
+		g := gapGroup{seqs: missing}
+		if !t.cached {
+			g.open = slices.Clone(l.poll.InProgress)
+		}
+		t.groups = append(t.groups, g)
+	}
+	t.front = l.to
+	t.compact()
+}
+
+// compact drops groups that are empty or dead and merges those that wait for the same transactions.
+func (t *tracker) compact() {
+	kept := t.groups[:0]
+	for _, g := range t.groups {
+		if len(g.seqs) == 0 || (!t.cached && len(g.open) == 0) {
+			continue
+		}
+		if i := slices.IndexFunc(kept, func(k gapGroup) bool { return slices.Equal(k.open, g.open) }); i >= 0 {
+			kept[i].seqs = append(kept[i].seqs, g.seqs...)
+			slices.Sort(kept[i].seqs)
+			continue
+		}
+		kept = append(kept, g)
+	}
+	clear(t.groups[len(kept):])
+	t.groups = kept
+}
+
+// isGap says whether seq is a number that was looked at and not seen.
+func (t *tracker) isGap(seq int64) bool {
+	for _, g := range t.groups {
+		if _, ok := slices.BinarySearch(g.seqs, seq); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// horizon is the highest number at or under which no row can appear any more.
+func (t *tracker) horizon() int64 {
+	h := t.front
+	for _, g := range t.groups {
+		h = min(h, g.seqs[0]-1)
+	}
+	return h
+}
+
+// waiting is how many numbers may still appear.
+func (t *tracker) waiting() int {
+	n := 0
+	for _, g := range t.groups {
+		n += len(g.seqs)
+	}
+	return n
+}
+
+func snapshotText(p store.Poll) string { return fmt.Sprint(p.Xmin, p.Xmax, p.InProgress) }
+
+// stillOpen are those of open that p's snapshot shows in progress.
+func stillOpen(open []uint64, p store.Poll) []uint64 {
+	var still []uint64
+	for _, x := range open {
+		if _, ok := slices.BinarySearch(p.InProgress, x); ok || x >= p.Xmax {
+			still = append(still, x)
+		}
+	}
+	return still
+}

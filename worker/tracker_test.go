@@ -1,0 +1,178 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/outlane/outlane/store"
+)
+
+// model is a database as far as the tracker sees it: transactions get an id before their first number, rows appear at commit.
+type model struct {
+	nextXID   uint64
+	lastSeq   int64
+	open      map[uint64][]int64
+	visible   map[int64]bool
+	committed map[int64]int // by seq: the moment of the commit
+	inserted  map[int64]int // by seq: the moment of the insert
+	clock     int
+}
+
+func newModel() *model {
+	return &model{nextXID: 100, open: map[uint64][]int64{}, visible: map[int64]bool{}, committed: map[int64]int{}, inserted: map[int64]int{}}
+}
+
+func (m *model) act(t *rapid.T) {
+	m.clock++
+	ids := make([]uint64, 0, len(m.open))
+	for id := range m.open {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	switch kind := rapid.IntRange(0, 5).Draw(t, "act"); {
+	case kind == 0 || len(ids) == 0:
+		m.open[m.nextXID] = nil
+		m.nextXID++
+	case kind <= 3:
+		id := rapid.SampledFrom(ids).Draw(t, "inserter")
+		m.lastSeq++
+		m.open[id] = append(m.open[id], m.lastSeq)
+		m.inserted[m.lastSeq] = m.clock
+	default:
+		id := rapid.SampledFrom(ids).Draw(t, "ender")
+		if kind == 4 {
+			for _, seq := range m.open[id] {
+				m.visible[seq] = true
+				m.committed[seq] = m.clock
+			}
+		}
+		delete(m.open, id)
+	}
+}
+
+func (m *model) snapshot(last int64) store.Poll {
+	p := store.Poll{LastSeq: last, Xmax: m.nextXID}
+	for id := range m.open {
+		p.InProgress = append(p.InProgress, id)
+	}
+	slices.Sort(p.InProgress)
+	return p
+}
+
+func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, tr := newModel(), &tracker{}
+		round := map[int64]int{}
+		some := func(n int) {
+			for range rapid.IntRange(0, n).Draw(t, "actions") {
+				m.act(t)
+			}
+		}
+		look := func(n int) {
+			last := m.lastSeq
+			some(2)
+			l := tr.plan(m.snapshot(last), rapid.Int64Range(1, 20).Draw(t, "span"))
+			some(2)
+			var found, missing []int64
+			for _, seq := range l.gaps {
+				if m.visible[seq] {
+					found = append(found, seq)
+				}
+			}
+			for seq := l.from + 1; seq <= l.to; seq++ {
+				if !m.visible[seq] {
+					missing = append(missing, seq)
+					continue
+				}
+				found = append(found, seq)
+			}
+			for _, seq := range found {
+				_, twice := round[seq]
+				require.False(t, twice, "seq %d was found twice", seq)
+				round[seq] = n
+			}
+			slices.Sort(found)
+			tr.done(l, missing, found)
+			for seq := range m.visible {
+				_, seen := round[seq]
+				require.True(t, seen || seq > tr.horizon(), "seq %d is at or under the horizon %d and was not seen", seq, tr.horizon())
+			}
+			for _, seqs := range m.open {
+				for _, seq := range seqs {
+					require.Greater(t, seq, tr.horizon(), "an open transaction may still bring it")
+				}
+			}
+		}
+		rounds := rapid.IntRange(1, 25).Draw(t, "rounds")
+		for n := range rounds {
+			some(8)
+			look(n)
+		}
+		clear(m.open)
+		for n := range 60 {
+			l := tr.plan(m.snapshot(m.lastSeq), 20)
+			var found, missing []int64
+			for _, seq := range l.gaps {
+				if m.visible[seq] {
+					found = append(found, seq)
+				}
+			}
+			for seq := l.from + 1; seq <= l.to; seq++ {
+				if m.visible[seq] {
+					found = append(found, seq)
+				} else {
+					missing = append(missing, seq)
+				}
+			}
+			for _, seq := range found {
+				round[seq] = rounds + n
+			}
+			tr.done(l, missing, found)
+		}
+		for seq := range m.visible {
+			require.Contains(t, round, seq, "committed rows are found")
+		}
+		require.Equal(t, m.lastSeq, tr.horizon(), "with nothing open the horizon reaches the end")
+		require.Zero(t, tr.waiting())
+		for a := range m.visible {
+			for b := range m.visible {
+				if m.committed[a] < m.inserted[b] {
+					require.LessOrEqual(t, round[a], round[b], "seq %d was committed before %d was inserted", a, b)
+				}
+			}
+		}
+	})
+}
+
+func TestTrackerAsksForAGapOnlyWhenItsTransactionsHaveEnded(t *testing.T) {
+	tr := &tracker{}
+	p := store.Poll{LastSeq: 3, Xmax: 20, InProgress: []uint64{7, 9}}
+	tr.done(tr.plan(p, 100), []int64{2}, nil)
+	require.Equal(t, int64(1), tr.horizon())
+	require.True(t, tr.plan(p, 100).empty(), "nothing has ended")
+
+	p.InProgress = []uint64{7}
+	l := tr.plan(p, 100)
+	require.Equal(t, []int64{2}, l.gaps)
+	tr.done(l, nil, nil)
+	require.True(t, tr.plan(p, 100).empty(), "7 is still open and was there before")
+
+	p.InProgress = nil
+	l = tr.plan(p, 100)
+	require.Equal(t, []int64{2}, l.gaps)
+	tr.done(l, nil, nil)
+	require.Equal(t, int64(3), tr.horizon(), "2 was rolled back")
+}
+
+func TestTrackerNeverGivesUpOnNumbersOfACachedSequence(t *testing.T) {
+	tr := &tracker{cached: true}
+	tr.done(tr.plan(store.Poll{LastSeq: 3, Xmin: 5, Xmax: 5}, 100), []int64{2}, nil)
+	require.True(t, tr.plan(store.Poll{LastSeq: 3, Xmin: 5, Xmax: 5}, 100).empty(), "the same snapshot shows nothing new")
+	l := tr.plan(store.Poll{LastSeq: 3, Xmin: 900, Xmax: 900}, 100)
+	require.Equal(t, []int64{2}, l.gaps)
+	tr.done(l, nil, []int64{2})
+	require.Equal(t, int64(3), tr.horizon())
+}

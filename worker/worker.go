@@ -1,0 +1,189 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/outlane/outlane/lease"
+	"github.com/outlane/outlane/store"
+)
+
+// Worker is one member of the pool.
+type Worker struct {
+	cfg    Config
+	log    *slog.Logger
+	member string // unique to this start of the process
+	routes *routeTable
+
+	work    context.Context // ends when everything that was acknowledged is settled, after Run's own context
+	running sync.WaitGroup  // publishes under way
+	wake    chan struct{}   // a notification came
+
+	mu           sync.Mutex
+	changed      *sync.Cond // partitions: held, quiet, in session
+	fetchWake    *sync.Cond
+	markWake     *sync.Cond
+	held         map[int]time.Time // by our leases; not to be claimed before the time given
+	parts        map[int]*part
+	active       []int
+	streams      map[string]*stream
+	tracker      *tracker
+	front        int64 // of the tracker: lanes may read up to here
+	ceiling      int64 // the highest seq in the table when the session began
+	horizon      int64
+	horizonMoved time.Time
+	savedHorizon int64
+	inSession    bool
+	budget       budget
+	fetchQueue   []*lane
+	marks        []*markBatch
+	hungry       []*lane
+	changedLanes map[*lane]struct{}
+	failing      map[string]string // by operation: the error it fails with, so that it is logged once
+	databaseDown string            // why, empty while it works
+	brokerUp     bool
+	manager      *lease.Manager
+	phase        string // what Run is waiting for before it works
+}
+
+// New checks cfg and makes a worker.
+func New(cfg Config) (*Worker, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		cfg:          cfg,
+		member:       lease.NewID(cfg.ID),
+		routes:       newRouteTable(cfg.Routes, cfg.MaxAttempts),
+		wake:         make(chan struct{}, 1),
+		held:         make(map[int]time.Time),
+		parts:        make(map[int]*part),
+		streams:      make(map[string]*stream),
+		tracker:      &tracker{},
+		changedLanes: make(map[*lane]struct{}),
+		failing:      make(map[string]string),
+		budget:       budget{limit: cfg.Memory},
+		phase:        "starting",
+	}
+	w.log = cfg.Logger.With("member", w.member)
+	w.changed, w.fetchWake, w.markWake = sync.NewCond(&w.mu), sync.NewCond(&w.mu), sync.NewCond(&w.mu)
+	cfg.Metrics.watch(w)
+	return w, nil
+}
+
+// Member is the worker's identity in leases and as a partition's owner, unique to this start.
+func (w *Worker) Member() string { return w.member }
+
+// Run works until ctx ends; then it settles what is in flight, hands its partitions over and returns nil. It returns an error only for what
+// waiting cannot mend: a schema that is missing or of another version, or a number of partitions that differs from the configured one.
+func (w *Worker) Run(ctx context.Context) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	w.work = work
+
+	meta, err := w.prepare(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	manager, err := lease.New(lease.Config{Backend: w.cfg.Leases, ID: w.member, Duration: w.cfg.LeaseDuration, Partitions: meta.Partitions,
+		Handler: owner{w}, DrainTimeout: w.cfg.DrainTimeout, Logger: w.log})
+	if err != nil {
+		return fmt.Errorf("start lease manager: %w", err)
+	}
+	w.mu.Lock()
+	w.manager, w.phase = manager, ""
+	w.mu.Unlock()
+	w.log.Info("worker started", "partitions", meta.Partitions, "listen", meta.Sessions)
+
+	var background sync.WaitGroup
+	for range w.cfg.Fetchers {
+		background.Go(func() { w.fetcher(work) })
+	}
+	for range w.cfg.Markers {
+		background.Go(func() { w.marker(work) })
+	}
+	background.Go(func() { w.claimer(ctx) })
+	background.Go(func() { w.saver(work) })
+	background.Go(func() { w.measurer(work) })
+	background.Go(func() { w.sessions(ctx) })
+	if meta.Sessions {
+		background.Go(func() { w.listener(ctx) })
+	}
+	wakeAll := func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changed.Broadcast()
+		w.fetchWake.Broadcast()
+		w.markWake.Broadcast()
+	}
+	defer context.AfterFunc(ctx, wakeAll)()
+
+	err = manager.Run(ctx) // returns after ctx, when all is handed over
+	w.mu.Lock()
+	for _, p := range w.parts {
+		w.stopPart(p, false)
+	}
+	w.mu.Unlock()
+	stop()
+	wakeAll()
+	w.running.Wait()
+	background.Wait()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("run lease manager: %w", err)
+	}
+	w.log.Info("worker stopped")
+	return nil
+}
+
+// prepare waits for the database and checks that this worker fits it.
+func (w *Worker) prepare(ctx context.Context) (store.Meta, error) {
+	for failures := 1; ; failures++ {
+		meta, err := w.cfg.Database.Meta(ctx)
+		var schema *store.SchemaError
+		switch {
+		case err == nil:
+			w.databaseWorks()
+			if w.cfg.Partitions != 0 && w.cfg.Partitions != meta.Partitions {
+				return meta, fmt.Errorf("start worker: configured for %d partitions, the database has %d: set partitions to %d, or leave it out",
+					w.cfg.Partitions, meta.Partitions, meta.Partitions)
+			}
+			if meta.SequenceCache > 1 {
+				w.log.Error("the sequence outbox_events_seq hands out numbers in blocks: order by commit is not kept and cursors stand still; "+
+					"run ALTER SEQUENCE outbox_events_seq CACHE 1", "cache", meta.SequenceCache)
+			}
+			return meta, nil
+		case errors.As(err, &schema):
+			return meta, fmt.Errorf("start worker: %w", err)
+		case ctx.Err() != nil:
+			return meta, ctx.Err()
+		}
+		w.databaseFailedLocked("start", err)
+		w.wait(ctx, retryDelay(failures))
+	}
+}
+
+// listener keeps a LISTEN alive; each notification ends the feed's sleep.
+func (w *Worker) listener(ctx context.Context) {
+	for failures := 1; ctx.Err() == nil; failures++ {
+		err := w.cfg.Database.Listen(ctx, func() {
+			failures = 0
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
+		})
+		if errors.Is(err, store.ErrNoSession) {
+			w.log.Info("the connection goes through a transaction pooler: waking up by polling alone")
+			return
+		}
+		w.wait(ctx, retryDelay(failures))
+	}
+}
