@@ -7,9 +7,6 @@ import (
 
 var errStub = errors.ErrUnsupported
 
-// IsUnavailable says whether err is about the server or the way to it, not about the statement: waiting and trying again helps.
-func IsUnavailable(err error) bool { return false }
-
 func (s *Store) Meta(ctx context.Context) (Meta, error)                       { return Meta{}, errStub }
 func (s *Store) Poll(ctx context.Context) (Poll, error)                       { return Poll{}, errStub }
 func (s *Store) Missing(ctx context.Context, from, to int64) ([]int64, error) { return nil, errStub }
