@@ -1,6 +1,7 @@
 // Package pgtest gives tests a real PostgreSQL.
 //
-// Database is for nearly every test: a fresh, empty database on one server that all tests of a process share. StartServer is for tests that
+// Migrated is for nearly every test: a fresh database with Outlane's schema, on one server that all tests of a process share. Database gives an
+// empty one. StartServer is for tests that
 // stop, crash or promote a server. Everything is removed when the test ends, and when the process dies.
 //
 // The server's version is the environment variable PG, else the newest that is installed. fsync is off, synchronous_commit is on. Roles
@@ -75,13 +76,21 @@ func Exec(t testing.TB, databaseURL string, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Ceiling)
 	defer cancel()
+	require.NoError(t, exec(ctx, databaseURL, statements...))
+}
+
+func exec(ctx context.Context, databaseURL string, statements ...string) error {
 	conn, err := pgx.Connect(ctx, databaseURL)
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = conn.Close(ctx) }()
 	for _, statement := range statements {
-		_, err := conn.Exec(ctx, statement)
-		require.NoError(t, err, statement)
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
 	}
+	return nil
 }
 
 // Connect opens a session that is closed when the test ends.

@@ -44,6 +44,23 @@ func TestRoleHasNoRights(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestMigratedDatabasesAreApartAndReady(t *testing.T) {
+	t.Parallel()
+	const event = "INSERT INTO outbox_events (stream, topic, payload) VALUES ('S', 't', '{}')"
+	one, two := pgtest.Migrated(t, 4), pgtest.Migrated(t, 4)
+	pgtest.Exec(t, one, event)
+	require.Equal(t, 1, count(t, one, "outbox_events"))
+	require.Zero(t, count(t, two, "outbox_events"))
+	require.Equal(t, 4, count(t, one, "outlane_partitions"))
+	require.Equal(t, 7, count(t, pgtest.Migrated(t, 7), "outlane_partitions"))
+}
+
+func count(t *testing.T, url, table string) (n int) {
+	t.Helper()
+	require.NoError(t, pgtest.Connect(t, url).QueryRow(context.Background(), "SELECT count(*) FROM "+table).Scan(&n))
+	return n
+}
+
 func tables(t *testing.T, url string) (n int) {
 	t.Helper()
 	conn := pgtest.Connect(t, url)
