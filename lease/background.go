@@ -1,0 +1,94 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// keepRenewing joins the pool and keeps this member's record alive until ctx ends.
+func (m *Manager) keepRenewing(ctx context.Context) {
+	joined, stuck, announced := false, false, false
+	for ctx.Err() == nil {
+		if idle := m.cfg.Clock().Sub(*m.turned.Load()); idle > m.cfg.Duration+m.cfg.callTimeout() {
+			// The loop hangs in the handler. To renew now would be to hold partitions that nobody works on.
+			if !stuck {
+				m.log.Error("handler blocks, no longer renewing", "for", idle.String())
+			}
+			stuck = true
+			m.pause(ctx, m.cfg.retryAfter(), nil)
+			continue
+		}
+		stuck = false
+		me := Member{ID: m.cfg.ID, Duration: m.cfg.Duration, Leaving: m.leaving.Load()}
+		err := m.renewOnce(ctx, me, joined)
+		joined = err == nil || joined && !errors.Is(err, ErrGone)
+		if errors.Is(err, ErrGone) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		m.settle(renewing, err)
+		if me.Leaving && !announced {
+			announced = true
+			close(m.announced)
+		}
+		if err != nil {
+			m.pause(ctx, m.cfg.retryAfter()+jitter(m.cfg.retryAfter()/2), m.renew)
+		} else {
+			m.pause(ctx, m.cfg.Duration/3-jitter(m.cfg.Duration/30), m.renew)
+		}
+	}
+}
+
+func (m *Manager) renewOnce(ctx context.Context, me Member, joined bool) error {
+	call, cancel := context.WithTimeout(ctx, m.cfg.callTimeout())
+	defer cancel()
+	write := m.cfg.Backend.Join
+	if joined {
+		write = m.cfg.Backend.Renew
+	}
+	if err := write(call, me); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.status.RenewedAt = m.cfg.Clock()
+	m.mu.Unlock()
+	return nil
+}
+
+// keepWatching watches the backend until ctx ends.
+func (m *Manager) keepWatching(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := m.cfg.Backend.Watch(ctx, m.cfg.every(), m.see)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("watch ended")
+		}
+		m.settle(watching, err)
+		m.pause(ctx, m.cfg.retryAfter()/2+jitter(m.cfg.retryAfter()/2), nil)
+	}
+}
+
+// pause waits until the time is over, ctx ends, or early is signalled.
+func (m *Manager) pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-early:
+	}
+}
+
+// jitter returns a random duration below d, so that members that were stopped by one outage do not go on in step.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}
