@@ -1,4 +1,5 @@
--- Every name here is unqualified: the migrator sets search_path to the one schema it installs into, and the functions keep that path.
+-- Every name here is unqualified: the migrator sets search_path to the one schema it installs into, then pg_temp, and the functions keep that
+-- path. (Unless it is named, pg_temp comes first, and a producer could put a table of its own before ours.)
 
 -- +goose Up
 
@@ -7,6 +8,10 @@ CREATE TABLE outlane_config (
     singleton           boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     partitions          int NOT NULL CHECK (partitions BETWEEN 1 AND 4096),
     partition_key_field text NOT NULL,
+    -- What cursors and the horizon count by: the sequence's file, which TRUNCATE … RESTART IDENTITY and a restore change, and how often a
+    -- sequence that went backwards has been noticed.
+    sequence_file       oid NOT NULL,
+    generation          bigint NOT NULL DEFAULT 0,
     created_at          timestamptz NOT NULL DEFAULT now()
 );
 
@@ -110,19 +115,6 @@ CREATE TABLE outbox_parked_events (
 );
 CREATE INDEX outbox_parked_events_open ON outbox_parked_events (stream, partition, partition_key, seq) WHERE released_at IS NULL;
 
--- A row for each lane that waits for something, so that people see what is stuck, why and since when. Only its owner's word counts: a row
--- of another member, or from before the partition's last claim, is stale.
-CREATE TABLE outlane_lane_states (
-    stream    text NOT NULL,
-    partition int NOT NULL,
-    member    text NOT NULL,
-    reason    text NOT NULL,
-    detail    text NOT NULL,
-    since     timestamptz NOT NULL,
-    saved_at  timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (stream, partition)
-) WITH (fillfactor = 50);
-
 -- The Postgres lease backend: one row a live member, one row a partition.
 CREATE TABLE outlane_members (
     id         text PRIMARY KEY,
@@ -206,7 +198,7 @@ CREATE TRIGGER outlane_before_insert BEFORE INSERT ON outbox_events FOR EACH ROW
 
 -- +goose Down
 DROP TABLE outbox_events, outbox_dead_letters, outbox_parked_events, outlane_config, outlane_routes, outlane_partitions, outlane_lanes,
-    outlane_horizon, outlane_lane_states, outlane_members, outlane_leases;
+    outlane_lane_states, outlane_horizon, outlane_members, outlane_leases;
 DROP SEQUENCE outlane_idle;
 DROP FUNCTION outlane_before_insert();
 DROP FUNCTION outbox_partition_of(text);

@@ -1,3 +1,209 @@
 package store
 
-type seen struct{}
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pollSequence reads the sequence. It must be executed before pollSnapshot's snapshot is taken.
+const pollSequence = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.outbox_events_seq`
+
+// pollSnapshot reads the snapshot and the next transaction id. A snapshot's xmax is one past the last transaction that has *ended*: those
+// with higher ids that are open are not listed in it, and have no name but their range up to the next id. That id is
+// known without taking one: age() is its distance, modulo 2^32, from the id it is given.
+const pollSnapshot = `SELECT p.snapshot::text, age(pg_snapshot_xmax(p.snapshot)::xid), pg_postmaster_start_time(),
+	current_setting('transaction_read_only') = 'on', c.generation, c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq')
+	FROM {schema}.outlane_config c CROSS JOIN LATERAL (SELECT pg_current_snapshot() AS snapshot OFFSET 0) p`
+
+// pollShorten takes a transaction id and lets it end, whereupon the next snapshot's xmax is past all the ids of before.
+const pollShorten = `SELECT pg_current_xact_id()`
+
+// unlistedMax is how many ids past a snapshot's xmax are written out. One transaction with many savepoints may take any number of them.
+const unlistedMax = 1000
+
+const (
+	readHorizon = `SELECT CASE WHEN c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq') THEN h.seq ELSE 0 END, c.generation
+	FROM {schema}.outlane_horizon h CROSS JOIN {schema}.outlane_config c`
+
+	// saveHorizon saves nothing if the sequence has been found to have gone backwards since the horizon was computed.
+	saveHorizon = `UPDATE {schema}.outlane_horizon SET seq = $1 FROM {schema}.outlane_config c
+	WHERE seq < $1 AND c.generation = $2 AND c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq')`
+
+	maxSeq = `SELECT coalesce((SELECT e.seq FROM {schema}.outbox_events e ORDER BY e.seq DESC LIMIT 1), 0)`
+
+	setIdle = `SELECT setval('{literal}.outlane_idle', $1)`
+)
+
+const (
+	lockConfig = `SELECT c.generation FROM {schema}.outlane_config c WHERE c.generation = $1 FOR UPDATE`
+
+	raiseAllEpochs = `UPDATE {schema}.outlane_partitions SET epoch = epoch + 1
+	WHERE partition IN (SELECT p.partition FROM {schema}.outlane_partitions p ORDER BY p.partition FOR UPDATE)
+	AND EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.generation = $1)`
+
+	zeroCursors = `UPDATE {schema}.outlane_lanes SET cursor = 0, saved_at = now()
+	WHERE EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.generation = $1)`
+
+	zeroHorizon = `UPDATE {schema}.outlane_horizon SET seq = 0
+	WHERE EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.generation = $1)`
+
+	// liftSequence moves the sequence past every number that the table has, so that numbers stop being given twice. Steps are taken one by one,
+	// because setval could undo an insert's step; a long way is jumped, which no insert can overtake in that moment.
+	liftSequence = `SELECT CASE WHEN w.way > 100000 THEN setval('{literal}.outbox_events_seq', w.highest)
+		ELSE (SELECT max(nextval('{literal}.outbox_events_seq')) FROM generate_series(1, w.way)) END
+	FROM (SELECT m.seq AS highest, m.seq - CASE WHEN q.is_called THEN q.last_value ELSE 0 END AS way
+		FROM (SELECT e.seq FROM {schema}.outbox_events e ORDER BY e.seq DESC LIMIT 1) m CROSS JOIN {schema}.outbox_events_seq q) w
+	WHERE w.way > 0 AND EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.generation = $1)`
+
+	nextGeneration = `UPDATE {schema}.outlane_config SET generation = generation + 1,
+		sequence_file = pg_relation_filenode('{literal}.outbox_events_seq') WHERE generation = $1`
+)
+
+// seen is what this Store has seen of the sequence.
+type seen struct {
+	mu         sync.Mutex
+	generation int64
+	high       int64 // the highest number
+}
+
+// note takes in that in some generation the number n was seen.
+func (s *seen) note(generation, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case generation > s.generation:
+		s.generation, s.high = generation, n
+	case generation == s.generation:
+		s.high = max(s.high, n)
+	}
+}
+
+// behind says whether n is less than was seen before in the generation, and notes it.
+func (s *seen) behind(generation, n int64) bool {
+	s.note(generation, n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return generation == s.generation && n < s.high
+}
+
+func (s *seen) now() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.generation
+}
+
+// Poll looks at what is new: the sequence, then a snapshot. It costs the same however many events there are. Its deadline is five seconds.
+func (s *Store) Poll(ctx context.Context) (Poll, error) {
+	p, unlisted, err := s.poll(ctx)
+	if err == nil && unlisted > unlistedMax && !p.ReadOnly {
+		if err = s.runFor(ctx, "end a transaction", pollTimeout, call{sql: pollShorten}); err == nil {
+			p, _, err = s.poll(ctx)
+		}
+	}
+	return p, err
+}
+
+func (s *Store) poll(ctx context.Context) (p Poll, unlisted int64, err error) {
+	var snapshot string
+	found, sameFile := false, false
+	err = s.runFor(ctx, "poll", pollTimeout,
+		call{sql: pollSequence, row: func(r pgx.Rows) error { return r.Scan(&p.LastSeq) }},
+		call{sql: pollSnapshot, row: func(r pgx.Rows) error {
+			found = true
+			return r.Scan(&snapshot, &unlisted, &p.Started, &p.ReadOnly, &p.Generation, &sameFile)
+		}})
+	if err != nil {
+		return Poll{}, 0, err
+	}
+	if !found {
+		return Poll{}, 0, fmt.Errorf("poll: %w", s.notSetUp())
+	}
+	if err := p.read(snapshot, unlisted); err != nil {
+		return Poll{}, 0, fmt.Errorf("poll: %w", err)
+	}
+	p.Backwards = s.seen.behind(p.Generation, p.LastSeq) || !sameFile
+	return p, unlisted, nil
+}
+
+// read takes a snapshot's text, xmin:xmax:open,open, and how many ids past xmax have been given.
+func (p *Poll) read(snapshot string, unlisted int64) error {
+	parts := strings.SplitN(snapshot, ":", 3)
+	if len(parts) != 3 {
+		return fmt.Errorf("read the snapshot %q", snapshot)
+	}
+	var err error
+	if p.Xmin, err = strconv.ParseUint(parts[0], 10, 64); err != nil {
+		return fmt.Errorf("read the snapshot's xmin: %w", err)
+	}
+	if p.Xmax, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
+		return fmt.Errorf("read the snapshot's xmax: %w", err)
+	}
+	for x := range strings.SplitSeq(parts[2], ",") {
+		if x == "" {
+			continue
+		}
+		id, err := strconv.ParseUint(x, 10, 64)
+		if err != nil {
+			return fmt.Errorf("read the snapshot's transactions: %w", err)
+		}
+		p.InProgress = append(p.InProgress, id)
+	}
+	for i := range uint64(max(unlisted, 0)) {
+		p.InProgress = append(p.InProgress, p.Xmax+i)
+	}
+	slices.Sort(p.InProgress)
+	return nil
+}
+
+// Horizon is the saved horizon: no row with a seq at or under it can still appear. 0 if nothing is known, as after the sequence has become another.
+func (s *Store) Horizon(ctx context.Context) (int64, error) {
+	var h, generation int64
+	err := s.run(ctx, "read the horizon", call{sql: readHorizon, row: func(r pgx.Rows) error { return r.Scan(&h, &generation) }})
+	if err == nil {
+		s.seen.note(generation, h)
+	}
+	return h, err
+}
+
+// SaveHorizon saves the horizon, unless a higher one is saved already or the sequence has gone backwards meanwhile.
+func (s *Store) SaveHorizon(ctx context.Context, horizon int64) error {
+	return s.run(ctx, "save the horizon", call{sql: saveHorizon, args: []any{horizon, s.seen.now()}})
+}
+
+// SequenceReset deals with a sequence that went backwards or became another one, as Poll.Backwards tells: every cursor and the
+// horizon go to 0, so that every row is looked at again, and every epoch goes up. The sequence is moved past the highest seq in the table, so that no
+// more numbers are given twice. Of several workers that notice the same thing, the first does it; for the others it does nothing.
+func (s *Store) SequenceReset(ctx context.Context, last int64) error {
+	generation := s.seen.now()
+	s.log.Warn("the outbox's sequence went backwards: all cursors are set to 0", "last", last, "generation", generation)
+	g := []any{generation}
+	return s.run(ctx, "set the cursors back", call{sql: lockConfig, args: g}, call{sql: raiseAllEpochs, args: g}, call{sql: zeroCursors, args: g},
+		call{sql: zeroHorizon, args: g}, call{sql: liftSequence, args: g}, call{sql: nextGeneration, args: g})
+}
+
+// MaxSeq is the highest seq in the table; 0 if the table is empty. If it is above Poll.LastSeq, numbers are being given twice; the next Poll
+// then says Backwards.
+func (s *Store) MaxSeq(ctx context.Context) (int64, error) {
+	var highest int64
+	generation := s.seen.now()
+	err := s.run(ctx, "read the highest seq", call{sql: maxSeq, row: func(r pgx.Rows) error { return r.Scan(&highest) }})
+	if err == nil {
+		s.seen.note(generation, highest)
+	}
+	return highest, err
+}
+
+// SetIdle raises or lowers the mark that makes inserts notify.
+func (s *Store) SetIdle(ctx context.Context, idle bool) error {
+	mark := 1
+	if idle {
+		mark = 2
+	}
+	return s.run(ctx, "set the idle mark", call{sql: setIdle, args: []any{mark}})
+}

@@ -93,7 +93,7 @@ func (s *Store) Close() { s.pool.Close() }
 // Reset drops all connections: idle ones now, those in use after their call. The next call connects anew, and looks the address up again.
 func (s *Store) Reset() { s.pool.Reset() }
 
-// call is one statement of a batch. Its text may say {schema}.
+// call is one statement of a batch. Its text says {schema} where the schema's quoted name goes, and {literal} where that goes inside a literal.
 type call struct {
 	sql  string
 	args []any
@@ -172,7 +172,7 @@ func (s *Store) text(statement string) string {
 	if t, ok := s.texts.Load(statement); ok {
 		return t.(string)
 	}
-	t := strings.ReplaceAll(statement, "{schema}", s.schema)
+	t := strings.NewReplacer("{schema}", s.schema, "{literal}", strings.ReplaceAll(s.schema, "'", "''")).Replace(statement)
 	s.texts.Store(statement, t)
 	return t
 }

@@ -115,13 +115,16 @@ type DeadLetterEntry struct {
 // DeadLetterFilter narrows ListDeadLetters. Empty fields do not.
 type DeadLetterFilter struct {
 	EventID   string
-	Stream    string
+	Stream    *string
 	Partition *int
 	Topic     string
 	Key       *string
-	Resolved  bool  // list resolved entries as well
-	AfterSeq  int64 // entries above this seq only, to go on after a full page
-	Limit     int   // 0: 1000
+	Resolved  bool // list resolved entries as well
+	Limit     int  // 0: 1000
+
+	// To go on after a full page: its last entry.
+	AfterSeq int64
+	AfterID  string
 }
 
 // LaneLag is how far a lane is behind.

@@ -1,0 +1,55 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// producerGrants let a role insert events, and nothing else. Functions are named because EXECUTE may have been revoked from PUBLIC.
+var producerGrants = []string{
+	"INSERT ON {schema}.outbox_events",
+	"EXECUTE ON FUNCTION {schema}.outlane_uuid7(), {schema}.outbox_partition_of(text), {schema}.outlane_partition_of(text, int)",
+}
+
+// workerGrants let a role do what package store does: it can mark events, not insert or delete them.
+var workerGrants = []string{
+	"SELECT, UPDATE (processed, processed_at, error, attempts) ON {schema}.outbox_events",
+	"SELECT, UPDATE ON SEQUENCE {schema}.outbox_events_seq, {schema}.outlane_idle",
+	"SELECT, UPDATE (sequence_file, generation) ON {schema}.outlane_config",
+	"SELECT ON {schema}." + Table,
+	"SELECT, UPDATE ON {schema}.outlane_partitions, {schema}.outlane_horizon",
+	"SELECT, INSERT, UPDATE ON {schema}.outlane_lanes, {schema}.outbox_dead_letters, {schema}.outbox_parked_events",
+	"SELECT, INSERT, UPDATE, DELETE ON {schema}.outlane_routes, {schema}.outlane_lane_states, {schema}.outlane_members, {schema}.outlane_leases",
+	"EXECUTE ON FUNCTION {schema}.outbox_partition_of(text), {schema}.outlane_partition_of(text, int)",
+}
+
+// Grants gives the least rights that a producer and a worker need to existing roles, all or none of them. An empty name leaves that one out.
+// It takes nothing away.
+func Grants(ctx context.Context, url, schema, producer, worker string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for role, grants := range map[string][]string{producer: producerGrants, worker: workerGrants} {
+			if role == "" {
+				continue
+			}
+			for _, grant := range append([]string{"USAGE ON SCHEMA {schema}"}, grants...) {
+				statement := "GRANT " + strings.ReplaceAll(grant, "{schema}", quote(schema)) + " TO " + quote(role)
+				if _, err := tx.Exec(ctx, statement); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("grant rights: %w", err)
+	}
+	return nil
+}

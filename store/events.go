@@ -1,0 +1,244 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlane/outlane/partition"
+)
+
+// alive is false for rows that are dead letters (open or skipped) or parked. Only rows with an error can be either, so that ordinary ones cost
+// nothing. They are scalar subqueries, not EXISTS, because they must be looked up by id and never hashed whole.
+const alive = `(e.error IS NULL OR (
+		(SELECT d.resolution IS DISTINCT FROM 'retried' FROM {schema}.outbox_dead_letters d WHERE d.event_id = e.id) IS NOT TRUE
+		AND (SELECT k.released_at IS NULL FROM {schema}.outbox_parked_events k WHERE k.event_id = e.id) IS NOT TRUE))`
+
+const (
+	// storedSize is what a row's body takes in the table: no more than it has, less if it is compressed. It is known without reading the body.
+	storedSize = `coalesce(pg_column_size(e.payload), 0) + coalesce(pg_column_size(e.payload_bytes), 0) + coalesce(pg_column_size(e.headers), 0)`
+
+	// plainTime leaves out what Go's time.Time or JSON cannot hold.
+	plainTime = `CASE WHEN e.created_at >= '0001-01-01 00:00:00Z' AND e.created_at < '9999-12-31 00:00:00Z' THEN e.created_at END`
+
+	laneColumns = `e.id, e.seq, e.topic, e.partition_key, e.payload, e.payload_bytes, e.content_type, e.headers, ` +
+		plainTime + ` AS created_at, e.attempts, ` + storedSize + ` AS size`
+
+	// laneRange is the lane's index scan. The stream is compared with an array of one so that the planner does not see it as a constant: then rows
+	// ordered by stream and seq can only come from outbox_events_lane, and never from outbox_events_seq_order, which would read all lanes' rows.
+	laneRange = `SELECT ` + laneColumns + ` FROM {schema}.outbox_events e
+		WHERE e.stream = ANY ($1::text[]) AND e.partition = $2 AND e.seq > $3 AND e.seq <= $4 AND NOT e.processed AND ` + alive + `
+		ORDER BY e.stream, e.seq FETCH FIRST $5 ROWS WITH TIES`
+
+	laneLate = `SELECT ` + laneColumns + ` FROM unnest($7::bigint[]) WITH ORDINALITY AS l(seq, place)
+		CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e
+			WHERE e.stream = ANY ($1::text[]) AND e.partition = $2 AND e.seq = l.seq AND NOT e.processed AND ` + alive + `) e
+		ORDER BY l.place FETCH FIRST $5 ROWS WITH TIES`
+
+	// keptBodies leaves out the bodies after those that fill the bytes wanted.
+	keptBodies = `SELECT w.id, w.seq, w.topic, w.partition_key, w.content_type, w.created_at, w.attempts, w.fits,
+		CASE WHEN w.fits THEN w.payload::text END, CASE WHEN w.fits THEN w.payload_bytes END, CASE WHEN w.fits THEN w.headers::text END
+	FROM (SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) - r.size < $6 AS fits FROM `
+
+	fetchRange = keptBodies + `(` + laneRange + `) r) w`
+
+	fetchLate = keptBodies + `(SELECT u.* FROM ((` + laneLate + `) UNION ALL (` + laneRange + `)) u) r) w`
+)
+
+const (
+	// arrivalBody is the largest body that Arrivals brings along: rows with more are stored out of line, or compressed.
+	arrivalBody = 2000
+
+	arrivalColumns = `e.seq, m.id, m.stream, m.topic, m.partition_key, m.partition, m.content_type, m.created_at, m.attempts, m.whole,
+		m.payload, m.payload_bytes, m.headers`
+
+	// arrival completes rows that the caller wants. $4 is the set of its partitions as a bit string, so that the size of the set costs nothing.
+	arrival = `LEFT JOIN LATERAL (SELECT e.id, e.stream, e.topic, e.partition_key, e.partition, e.content_type, ` + plainTime + ` AS created_at,
+			e.attempts, s.whole, CASE WHEN s.whole THEN e.payload::text END AS payload, CASE WHEN s.whole THEN e.payload_bytes END AS payload_bytes,
+			CASE WHEN s.whole THEN e.headers::text END AS headers
+		FROM (SELECT ` + storedSize + ` <= $5 AS whole) s
+		WHERE get_bit($4::bytea, e.partition) = 1 AND NOT e.processed AND ` + alive + `) m ON true`
+
+	arrivals = `SELECT ` + arrivalColumns + ` FROM unnest($3::bigint[]) WITH ORDINALITY AS g(seq, place)
+			CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e WHERE e.seq = g.seq) e ` + arrival + `
+		UNION ALL
+		SELECT ` + arrivalColumns + ` FROM {schema}.outbox_events e ` + arrival + ` WHERE e.seq > $1 AND e.seq <= $2`
+
+	// missing gives pairs of numbers with nothing between them: those before the first row, then those after each row that has a gap behind it.
+	missing = `SELECT $1::bigint, coalesce((SELECT e.seq FROM {schema}.outbox_events e WHERE e.seq > $1 AND e.seq <= $2 ORDER BY e.seq LIMIT 1), $2 + 1)
+		UNION ALL
+		SELECT w.seq, w.next FROM (SELECT e.seq, lead(e.seq, 1, $2::bigint + 1) OVER (ORDER BY e.seq) AS next
+			FROM {schema}.outbox_events e WHERE e.seq > $1 AND e.seq <= $2) w WHERE w.next > w.seq + 1`
+
+	// streams jumps from each stream to the next one in the index, instead of reading all rows.
+	streams = `WITH RECURSIVE s(stream) AS (
+			(SELECT e.stream FROM {schema}.outbox_events e ORDER BY e.stream LIMIT 1)
+			UNION ALL
+			SELECT (SELECT e.stream FROM {schema}.outbox_events e WHERE e.stream > s.stream ORDER BY e.stream LIMIT 1) FROM s WHERE s.stream IS NOT NULL
+		) SELECT s.stream FROM s WHERE s.stream IS NOT NULL`
+)
+
+// Fetch reads rows of one lane that are to be published: neither processed nor dead letters nor parked, with after < seq <= upto or a seq in
+// late (of those only numbers at or under after count), in one snapshot, ordered by seq.
+//
+// It brings at most limit rows, and none after those that reached maxBytes, but always one. Rows with the same seq (a sequence that was set back
+// gives numbers twice) come together, even beyond these bounds. more says that it stopped early, and there may be more; it is never set without events.
+func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []int64, limit, maxBytes int) (events []Event, more bool, err error) {
+	limit, maxBytes = max(limit, 1), max(maxBytes, 1)
+	c := call{sql: fetchRange, args: []any{[]string{lane.Stream}, lane.Partition, after, upto, limit, maxBytes}}
+	if len(late) > 0 {
+		late = slices.DeleteFunc(slices.Clone(late), func(seq int64) bool { return seq > after })
+		slices.Sort(late)
+		c.sql, c.args = fetchLate, append(c.args, slices.Compact(late))
+	}
+	page := page{limit: limit, maxBytes: maxBytes}
+	c.row = func(r pgx.Rows) error {
+		e := Event{Stream: lane.Stream, Partition: lane.Partition}
+		fits := false
+		var b body
+		if err := r.Scan(&e.ID, &e.Seq, &e.Topic, &e.Key, &b.contentType, &b.createdAt, &e.Attempts, &fits, &b.payload, &b.bytes, &b.headers); err != nil {
+			return err
+		}
+		b.fill(&e)
+		if e.Seq <= after {
+			page.late++
+		} else {
+			page.fresh++
+		}
+		page.add(e, fits)
+		return nil
+	}
+	if err := s.run(ctx, "fetch events", c); err != nil {
+		return nil, false, err
+	}
+	if page.tied {
+		return s.Fetch(ctx, lane, after, upto, late, limit, 4*maxBytes)
+	}
+	return page.events, page.more || page.late >= limit || page.fresh >= limit, nil
+}
+
+// page takes rows ordered by seq until it is full.
+type page struct {
+	limit, maxBytes int
+	events          []Event
+	bytes           int
+	late, fresh     int  // rows that came, of either kind
+	more            bool // rows were left out
+	tied            bool // the first row's number has rows whose bodies did not come
+}
+
+func (p *page) add(e Event, fits bool) {
+	n := len(p.events)
+	same := n > 0 && p.events[n-1].Seq == e.Seq
+	switch {
+	case p.more && !same, p.tied:
+		return
+	case !fits && same:
+		// The number's other rows were kept already: none of it may be, or the next fetch would go on behind it.
+		seq := e.Seq
+		p.events = slices.DeleteFunc(p.events, func(e Event) bool { return e.Seq == seq })
+		p.more, p.tied = true, len(p.events) == 0
+	case !same && n > 0 && (!fits || n >= p.limit || p.bytes >= p.maxBytes):
+		p.more = true
+	default:
+		p.events = append(p.events, e)
+		p.bytes += len(e.Payload) + len(e.Headers)
+	}
+}
+
+// body takes a row's columns that may be null.
+type body struct {
+	contentType *string
+	createdAt   *time.Time
+	payload     []byte
+	bytes       []byte
+	headers     []byte
+}
+
+func (b *body) fill(e *Event) {
+	e.Payload, e.Headers = b.payload, b.headers
+	if b.bytes != nil {
+		e.Payload, e.Binary = b.bytes, true
+	}
+	if b.contentType != nil {
+		e.ContentType = *b.contentType
+	}
+	if b.createdAt != nil {
+		e.CreatedAt = b.createdAt.UTC()
+	}
+}
+
+// Arrivals looks at what has become visible, in one snapshot: every row with from < seq <= to or a seq in gaps, ordered by seq. Rows that are
+// of no other partitions than those named, and that Fetch would bring, come whole, except that large bodies are left out. Of all others, only the
+// seq comes, with Partition -1.
+func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) ([]Event, error) {
+	var set [partition.MaxPartitions / 8]byte
+	for _, p := range partitions {
+		if p < 0 || p >= partition.MaxPartitions {
+			return nil, fmt.Errorf("look at arrivals: there is no partition %d", p)
+		}
+		set[p/8] |= 1 << (p % 8)
+	}
+	if gaps == nil {
+		gaps = []int64{}
+	}
+	var events []Event
+	err := s.run(ctx, "look at arrivals", call{sql: arrivals, args: []any{from, to, gaps, set[:], arrivalBody}, row: func(r pgx.Rows) error {
+		e := Event{Partition: -1}
+		var id, stream, topic, key *string
+		var number, attempts *int
+		var whole *bool
+		var b body
+		if err := r.Scan(&e.Seq, &id, &stream, &topic, &key, &number, &b.contentType, &b.createdAt, &attempts, &whole, &b.payload, &b.bytes,
+			&b.headers); err != nil {
+			return err
+		}
+		if id != nil {
+			e.ID, e.Stream, e.Topic, e.Key, e.Partition, e.Attempts, e.Omitted = *id, *stream, *topic, *key, *number, *attempts, !*whole
+			b.fill(&e)
+		}
+		events = append(events, e)
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(events, func(a, b Event) int { return int(max(min(a.Seq-b.Seq, 1), -1)) })
+	return events, nil
+}
+
+// Missing lists the numbers in (from, to] that no visible row has, ascending. The list is as long as there are such numbers: ask in spans.
+func (s *Store) Missing(ctx context.Context, from, to int64) ([]int64, error) {
+	if to <= from {
+		return nil, nil
+	}
+	var numbers []int64
+	err := s.run(ctx, "look for missing numbers", call{sql: missing, args: []any{from, to}, row: func(r pgx.Rows) error {
+		var before, next int64
+		if err := r.Scan(&before, &next); err != nil {
+			return err
+		}
+		for n := before + 1; n < next; n++ {
+			numbers = append(numbers, n)
+		}
+		return nil
+	}})
+	return numbers, err
+}
+
+// Streams lists the streams that the table's rows name, processed or not. The list may have "" in it.
+func (s *Store) Streams(ctx context.Context) ([]string, error) {
+	var list []string
+	err := s.run(ctx, "list streams", call{sql: streams, row: func(r pgx.Rows) error {
+		var name string
+		if err := r.Scan(&name); err != nil {
+			return err
+		}
+		list = append(list, name)
+		return nil
+	}})
+	return list, err
+}
