@@ -32,7 +32,7 @@ type Config struct {
 
 // Worker is how a worker moves events.
 type Worker struct {
-	ID           string        `name:"id" default:"" flag:"common" help:"The worker's name in the pool, unique among live workers. Empty: made from the host's name and a random ending."`
+	ID           string        `name:"id" default:"" flag:"common" help:"The worker's name, for people: in logs, status and the database. Each start adds a random ending to it. Empty: the host's name."`
 	BatchEvents  int           `name:"batchEvents" default:"250" min:"1" max:"1000" help:"Most events fetched, published and marked together."`
 	BatchBytes   ByteSize      `name:"batchBytes" default:"4MiB" min:"1KiB" max:"1GiB" help:"Most bytes of payload fetched, published and marked together. A single larger event goes alone."`
 	PollInterval time.Duration `name:"pollInterval" default:"2ms" min:"1ms" max:"1m" help:"Pause between two looks at the table while events flow."`

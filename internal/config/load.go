@@ -142,7 +142,7 @@ func (c *Config) readEnv(env []variable, bad *problems) {
 			c.take(f, v.value, Origin{Kind: FromEnv, Name: v.name}, bad)
 		case v.name != FileEnv:
 			hint := "; unset it, or see outlane help settings"
-			if near := nearest(v.name, names); near != "" {
+			if near := Nearest(v.name, names); near != "" {
 				hint = "; did you mean " + near + "?"
 			}
 			bad.add("", "unknown variable %s%s", v.name, hint)

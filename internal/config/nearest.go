@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// nearest is the candidate that a mistyped name most likely meant, or "" if none is near.
-func nearest(name string, candidates []string) string {
+// Nearest is the candidate that a mistyped name most likely meant, or "" if none is near.
+func Nearest(name string, candidates []string) string {
 	best, bestAt := "", max(2, len(name)/3)+1
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestAt && 2*d < max(len(name), len(c)) {

@@ -92,8 +92,14 @@ func (c *Config) validateCredentials(bad *problems) {
 func (c *Config) validateRoutes(bad *problems) {
 	type before struct{ pattern, path string }
 	var earlier []before
+	orders := map[string]int{} // the first route to a stream, which decides the order of its lanes
 	for i, r := range c.Routes {
 		path := fmt.Sprintf("routes[%d]", i)
+		if first, ok := orders[r.Stream]; !ok {
+			orders[r.Stream] = i
+		} else if c.Routes[first].Order != r.Order {
+			c.fault(bad, path+".order", "is %s, but routes[%d] to %s has %s; a stream has one order", r.Order, first, r.Stream, c.Routes[first].Order)
+		}
 		c.requireItem(bad, "routes", path)
 		checkStreamName(c, bad, path+".stream", r.Stream)
 		c.requireTexts(bad, path+".topics", r.Topics)

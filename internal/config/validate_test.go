@@ -71,6 +71,13 @@ func TestRoutesAndStreams(t *testing.T) {
 			"routes:\n- {topics: ['a.*.c', 'b.>'], stream: A}\n- {topics: ['b.c'], stream: B}\n",
 			[]string{`routes[1].topics at outlane.yaml:3 has "b.c", which never counts: "b.>" in routes[0] comes first; move it up or remove it`},
 		},
+		"two orders for a stream": {
+			"routes:\n- {topics: [a], stream: A, order: sequence}\n- {topics: [b], stream: B}\n- {topics: [c], stream: A}\n- {topics: [d], stream: A, order: commit}\n",
+			[]string{
+				"routes[2].order is commit, but routes[0] to A has sequence; a stream has one order",
+				"routes[3].order at outlane.yaml:5 is commit, but routes[0] to A has sequence; a stream has one order",
+			},
+		},
 		"a route to a stream without its topic": {
 			"routes:\n- {topics: ['a.>'], stream: A}\nstreams:\n- {name: A, subjects: [b.>, c]}\n",
 			[]string{`routes[0].topics at outlane.yaml:2 has "a.>", but A stores only b.>, c; add it to the stream's subjects`},

@@ -51,7 +51,7 @@ func (f Field) parse(text string) (any, error) {
 	case KindText:
 		if f.OneOf != nil && (text != "" || f.Default != "") && !slices.Contains(f.OneOf, text) {
 			want := "want " + alternatives(f.OneOf)
-			if near := nearest(text, f.OneOf); near != "" && len(f.OneOf) > 3 {
+			if near := Nearest(text, f.OneOf); near != "" && len(f.OneOf) > 3 {
 				want += "; did you mean " + near + "?"
 			}
 			return nil, errors.New(want)

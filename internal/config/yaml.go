@@ -230,7 +230,7 @@ func (r *fileReader) suggest(name, prefix string, children map[string]int) strin
 		return "; merge keys are not supported, write the fields out"
 	}
 	siblings := slices.Sorted(maps.Keys(children))
-	if near := nearest(name, siblings); near != "" {
+	if near := Nearest(name, siblings); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	for _, f := range fieldTable {
