@@ -46,7 +46,7 @@ type copySource struct {
 // Next implements pgx.CopyFromSource.
 func (s *copySource) Next() bool {
 	event, ok := s.next()
-	if !ok || s.err != nil {
+	if !ok {
 		return false
 	}
 	s.index++
