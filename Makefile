@@ -23,6 +23,7 @@ demo:
 
 test:
 	@./scripts/setup.sh test
+	@./internal/docsnippets/install.sh
 	@$(MAKE) --no-print-directory lint unit
 
 lint:

@@ -113,7 +113,7 @@ CREATE TABLE outbox_parked_events (
     parked_at     timestamptz NOT NULL DEFAULT now(),
     released_at   timestamptz
 );
-CREATE INDEX outbox_parked_events_open ON outbox_parked_events (stream, partition, partition_key, seq) WHERE released_at IS NULL;
+CREATE INDEX outbox_parked_events_open ON outbox_parked_events (stream, partition, seq) WHERE released_at IS NULL;
 
 -- The Postgres lease backend: one row a live member, one row a partition.
 CREATE TABLE outlane_members (
@@ -169,6 +169,9 @@ BEGIN
     IF n IS NULL THEN
         RAISE EXCEPTION 'outlane is not set up in schema %', TG_TABLE_SCHEMA USING HINT = 'Run: outlane migrate up';
     END IF;
+    -- An explicit NULL counts as left out: object mappers write every column.
+    NEW.id := coalesce(NEW.id, outlane_uuid7());
+    NEW.created_at := coalesce(NEW.created_at, now());
     IF NEW.stream IS NULL THEN
         SELECT r.stream INTO NEW.stream FROM outlane_routes r WHERE NEW.topic ~ r.pattern ORDER BY r.position LIMIT 1;
         NEW.stream := coalesce(NEW.stream, '');
