@@ -3,77 +3,311 @@ package publish
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/outlane/outlane/internal/redact"
 )
 
-// Config is how a Broker reaches its servers.
-type Config struct {
-	URL      string // one or more server addresses, comma separated
-	Name     string // the connection's name, seen by the server's operator
-	Username string
-	Password string
-	Token    string
-	// Files are read again at every connection attempt, so that rotated ones are picked up.
-	PasswordFile string
-	TokenFile    string
-	CredsFile    string
-	NKeyFile     string // file with an nkey seed
-	TLSCAFile    string
-	TLSCertFile  string
-	TLSKeyFile   string
+// Broker is a connection to the servers. It is made by Connect.
+type Broker struct {
+	cfg    Config
+	log    *slog.Logger
+	hide   *redact.Redactor
+	inbox  *inbox
+	cache  streamCache
+	topics topicCache
 
-	AckTimeout         time.Duration // how long one answer may take before the server is asked again; 5 s if zero
-	MinDuplicateWindow time.Duration // Preflight refuses streams whose duplicate window is shorter; no check if zero
+	done chan struct{} // closed by Close
+	over chan struct{} // closed when run has ended
 
-	Logger *slog.Logger // nothing is logged if nil
-	// OnState is called at each change of the connection's state, one call at a time, in order. It must not block.
-	OnState func(connected bool, reason string)
+	mu      sync.Mutex
+	link    *link  // nil while there is no connection
+	reason  string // why there is none
+	denied  map[string]time.Time
+	changed chan struct{} // closed, and made anew, when link changes
+
+	stateMu sync.Mutex // held over OnState, so that calls have an order
+	told    string     // what OnState was told last
 }
 
-// Broker is a connection to the servers. It is made by Connect.
-type Broker struct{}
+// link is one unbroken spell of a connection.
+type link struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	batches bool          // the server is new enough for fast batches
+	down    chan struct{} // closed when the spell ends
+}
 
-var errNotBuilt = errors.New("publisher is not built yet")
+var (
+	errClosed       = errors.New("the broker is closed")
+	errConnecting   = errors.New("no server has answered yet")
+	errDisconnected = errors.New("the connection was lost")
+	errNoAnswer     = errors.New("the server did not answer in time")
+)
 
-// Connect returns at once, whether a server answers or not, and goes on trying for ever. Its errors are about the configuration.
-func Connect(cfg Config) (*Broker, error) { return &Broker{}, nil }
+// Connect returns at once, whether a server answers or not, and the Broker goes on trying for ever. An error is about the configuration.
+func Connect(cfg Config) (*Broker, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if _, err := cfg.options(); err != nil {
+		return nil, err
+	}
+	if cfg.AckTimeout <= 0 {
+		cfg.AckTimeout = defaultAckTimeout
+	}
+	b := &Broker{
+		cfg:     cfg,
+		log:     cfg.Logger,
+		hide:    redact.New(cfg.secrets()...),
+		inbox:   newInbox(cfg.InboxPrefix),
+		done:    make(chan struct{}),
+		over:    make(chan struct{}),
+		reason:  errConnecting.Error(),
+		denied:  make(map[string]time.Time),
+		changed: make(chan struct{}),
+	}
+	if b.log == nil {
+		b.log = slog.New(slog.DiscardHandler)
+	}
+	go b.run()
+	return b, nil
+}
 
-// Close ends the connection. Calls that are under way return with an outage.
-func (b *Broker) Close() {}
+// Close ends the connection and waits until it has ended. Calls that are under way return with an outage.
+func (b *Broker) Close() {
+	b.mu.Lock()
+	select {
+	case <-b.done:
+	default:
+		close(b.done)
+	}
+	b.mu.Unlock()
+	<-b.over
+}
 
 // Connected says whether a server answers now, and if not, why.
-func (b *Broker) Connected() (bool, string) { return false, errNotBuilt.Error() }
+func (b *Broker) Connected() (bool, string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.link != nil, b.reason
+}
 
 // WaitConnected returns nil once a server answers, or an error that says why none did when ctx ends.
-func (b *Broker) WaitConnected(ctx context.Context) error { return errNotBuilt }
-
-// Publish stores msgs in stream, in order. See the package's contract for what Result promises.
-func (b *Broker) Publish(ctx context.Context, stream string, msgs []Message) Result {
-	return Result{Err: &Error{Kind: Outage, Reason: ReasonNotConnected, Err: errNotBuilt}}
+func (b *Broker) WaitConnected(ctx context.Context) error {
+	for {
+		b.mu.Lock()
+		connected, reason, changed := b.link != nil, b.reason, b.changed
+		b.mu.Unlock()
+		if connected {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-b.done:
+			return errClosed
+		case <-ctx.Done():
+			return fmt.Errorf("connect to NATS: %s: %w", reason, ctx.Err())
+		}
+	}
 }
 
-// StreamForTopic is the stream whose subjects have topic. Its error is an *Error: ReasonStreamMissing if there is none.
-func (b *Broker) StreamForTopic(ctx context.Context, topic string) (string, error) {
-	return "", &Error{Kind: Outage, Reason: ReasonNotConnected, Err: errNotBuilt}
+// JetStream is the connection as it is now, for those who read streams. It fails with an *Error if there is none.
+func (b *Broker) JetStream() (jetstream.JetStream, error) {
+	l, err := b.connected()
+	if err != nil {
+		return nil, err
+	}
+	return l.js, nil
 }
 
-// Mode is "fast" or "sync", how the stream was published to last; empty if it was not yet.
-func (b *Broker) Mode(stream string) string { return "" }
-
-// Preflight says by a *PreflightError what would keep events with these topic patterns from being stored in stream, and the mend;
-// by an *Error if the servers cannot be asked.
-func (b *Broker) Preflight(ctx context.Context, stream string, topics []string) error {
-	return &Error{Kind: Outage, Reason: ReasonNotConnected, Err: errNotBuilt}
+func (b *Broker) connected() (*link, *Error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.link == nil {
+		return nil, outage(ReasonNotConnected, errors.New(b.reason))
+	}
+	return b.link, nil
 }
 
-// PreflightError is a reason why a stream cannot take events, and what to do about it.
-type PreflightError struct {
-	Stream  string
-	Reason  string // one of the Reason constants
-	Problem string // what is wrong
-	Mend    string // what to change: a command or a setting
+// run keeps a connection. The client reconnects by itself for ever, but for a few refusals, such as credentials that were turned down twice,
+// it closes itself; then everything is read again, and a new connection made.
+func (b *Broker) run() {
+	defer close(b.over)
+	for {
+		closed := make(chan struct{})
+		nc, err := b.dial(closed)
+		if err == nil {
+			select {
+			case <-closed:
+			case <-b.done:
+				nc.Close()
+				<-closed
+			}
+		} else {
+			b.setDown(err)
+		}
+		pause := time.NewTimer(reconnectWait)
+		select {
+		case <-pause.C:
+		case <-b.done:
+			pause.Stop()
+			b.setDown(errClosed)
+			return
+		}
+	}
 }
 
-// Error names the stream, the problem and the mend.
-func (e *PreflightError) Error() string { return e.Stream + ": " + e.Problem + ": " + e.Mend }
+func (b *Broker) dial(closed chan struct{}) (*nats.Conn, error) {
+	opts, err := b.cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts,
+		nats.ConnectHandler(b.setUp),
+		nats.ReconnectHandler(b.setUp),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err == nil {
+				err = errDisconnected
+			}
+			b.setDown(err)
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.setDown(err) }),
+		nats.ErrorHandler(b.asyncError),
+		nats.ClosedHandler(func(nc *nats.Conn) {
+			if err := nc.LastError(); err != nil {
+				b.setDown(err)
+			}
+			close(closed)
+		}),
+	)
+	nc, err := nats.Connect(strings.Join(b.cfg.addresses(), ","), opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return nc, nil
+}
+
+// The handlers are called by one goroutine of the client, in order.
+func (b *Broker) setUp(nc *nats.Conn) {
+	if err := b.inbox.listen(nc); err != nil {
+		b.setDown(err) // the connection is gone again: its handler follows
+		return
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.setDown(err)
+		return
+	}
+	l := &link{
+		nc: nc, js: js, down: make(chan struct{}),
+		batches: versionAtLeast(nc.ConnectedServerVersion(), 2, 14),
+	}
+	b.mu.Lock()
+	if b.link != nil {
+		close(b.link.down)
+	}
+	b.link, b.reason = l, ""
+	b.signal()
+	b.mu.Unlock()
+	b.tell(true, "", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())
+}
+
+func (b *Broker) setDown(err error) {
+	reason := b.reasonText(err)
+	b.mu.Lock()
+	if b.link != nil {
+		close(b.link.down)
+	}
+	b.link, b.reason = nil, reason
+	b.signal()
+	b.mu.Unlock()
+	b.tell(false, reason)
+}
+
+// signal is called with mu held.
+func (b *Broker) signal() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// tell says what is new to the log and to OnState. An attempt that fails as the one before is not new.
+func (b *Broker) tell(connected bool, reason string, attrs ...any) {
+	b.stateMu.Lock()
+	defer b.stateMu.Unlock()
+	state := fmt.Sprint(connected, reason)
+	if state == b.told {
+		return
+	}
+	b.told = state
+	switch {
+	case connected:
+		b.log.Info("connected to NATS", attrs...)
+	case reason == errClosed.Error():
+		b.log.Info("closed the connection to NATS")
+	default:
+		b.log.Warn("no connection to NATS", "reason", reason)
+	}
+	if b.cfg.OnState != nil {
+		b.cfg.OnState(connected, reason)
+	}
+}
+
+// reasonText is short, without secrets, and the same for every server that fails in the same way.
+func (b *Broker) reasonText(err error) string {
+	text := err.Error()
+	switch {
+	case errors.Is(err, nats.ErrNoServers), strings.Contains(text, "connection refused"):
+		return "connection refused"
+	case strings.Contains(text, "i/o timeout"):
+		return "connection timed out"
+	case strings.Contains(text, "EOF"), strings.Contains(text, "connection reset"), errors.Is(err, errDisconnected):
+		return errDisconnected.Error()
+	}
+	return b.hide.Text(strings.TrimPrefix(text, "nats: "))
+}
+
+var deniedSubject = regexp.MustCompile(`(?i)permissions violation for publish to "([^"]*)"`)
+
+// maxDenied bounds what is remembered of refused subjects.
+const maxDenied = 1000
+
+// asyncError notes why connecting fails, and the subjects that the server refuses to take from us: such a message itself gets no answer.
+func (b *Broker) asyncError(nc *nats.Conn, _ *nats.Subscription, err error) {
+	found := deniedSubject.FindStringSubmatch(err.Error())
+	if found == nil {
+		if !nc.IsConnected() {
+			b.setDown(err)
+		}
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.denied) >= maxDenied {
+		clear(b.denied)
+	}
+	b.denied[found[1]] = time.Now()
+}
+
+func (b *Broker) wasDenied(subject string, since time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.denied[subject]
+	return ok && !at.Before(since)
+}
+
+func versionAtLeast(version string, major, minor int) bool {
+	var gotMajor, gotMinor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &gotMajor, &gotMinor); n != 2 {
+		return false
+	}
+	return gotMajor > major || gotMajor == major && gotMinor >= minor
+}
