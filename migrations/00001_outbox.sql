@@ -78,6 +78,19 @@ CREATE TABLE outlane_lanes (
     PRIMARY KEY (stream, partition)
 ) WITH (fillfactor = 50);
 
+-- Why a lane does not flow, as its owner sees it, for people to read. A lane that has no row flows. A row of somebody who is not the owner, or
+-- from before the partition's last claim, is stale.
+CREATE TABLE outlane_lane_states (
+    stream    text NOT NULL,
+    partition int NOT NULL,
+    member    text NOT NULL,
+    reason    text NOT NULL,
+    detail    text NOT NULL,
+    since     timestamptz NOT NULL,
+    saved_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (stream, partition)
+) WITH (fillfactor = 50);
+
 -- outlane_horizon has one row: no row with a seq at or under it can still appear. Saved at most once a second by each worker.
 CREATE TABLE outlane_horizon (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
