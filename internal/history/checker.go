@@ -15,7 +15,7 @@ type Options struct {
 	SequenceCache int64
 	// Newest, if not 0, is the highest seq that was added: a message beyond it is newer than the check and no phantom.
 	Newest int64
-	// First is how many faults of each kind the report lists; 0 means 20.
+	// First is how many faults of each kind the report lists; 0 means 20, less than 0 none.
 	First int
 	// OnFault, if not nil, is called for every fault.
 	OnFault func(Fault)

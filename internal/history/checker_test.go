@@ -177,6 +177,15 @@ func TestOrder(t *testing.T) {
 			require.Equal(t, c.bad, r.OutOfOrder)
 			require.Equal(t, c.badByKey, r.OutOfOrderKey)
 			require.Len(t, r.Faults, int(c.bad))
+			byKey := int64(0)
+			for _, f := range r.Faults {
+				e := c.events[f.Seq-1]
+				require.Equal(t, e.DeadLetter != 0 || e.Parked != 0, f.Listed)
+				if f.ByKey {
+					byKey++
+				}
+			}
+			require.Equal(t, c.badByKey, byKey)
 		})
 	}
 }

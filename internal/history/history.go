@@ -88,6 +88,10 @@ type Fault struct {
 	// StreamSeq is the place in the stream, 0 for a lost event.
 	StreamSeq uint64 `json:"stream_seq,omitempty"`
 	Reason    string `json:"reason"`
+	// ByKey marks an event that is out of the order of its key, not only of its lane.
+	ByKey bool `json:"by_key,omitempty"`
+	// Listed tells that the event had an entry in the dead-letter or parked list when it was added.
+	Listed bool `json:"-"`
 }
 
 // Trim says what a stream has dropped by itself.

@@ -32,23 +32,23 @@ func (c *Checker) Store(m Message) (known bool, err error) {
 		if c.opts.Newest != 0 && m.Seq > c.opts.Newest {
 			c.report.Newer++
 		} else {
-			c.fault(Phantom, m, whyNoRow)
+			c.fault(faultAt(Phantom, m, whyNoRow))
 		}
 		return false, nil
 	}
 	r := c.at(i)
 	known = r.flags&unknown == 0
 	if r.flags&stored != 0 {
-		c.fault(Doubled, m, whyDoubled)
+		c.fault(faultAt(Doubled, m, whyDoubled))
 		return known, nil
 	}
 	r.flags |= stored
 	switch {
 	case r.flags&rolledBack != 0:
-		c.fault(Phantom, m, whyRolledBack)
+		c.fault(faultAt(Phantom, m, whyRolledBack))
 		return known, nil
 	case r.flags&(processed|deadLetter|skipped) == 0:
-		c.fault(Unmarked, m, whyUnmarked)
+		c.fault(faultAt(Unmarked, m, whyUnmarked))
 	}
 	l := &c.lanes[r.lane]
 	if l.target != m.Stream {
@@ -92,13 +92,16 @@ func (c *Checker) judge(r *record, l *lane, m Message) {
 		}
 		*last = max(*last, r.seq)
 	}
+	if laneWhy == "" && keyWhy == "" {
+		return
+	}
+	f := faultAt(OutOfOrder, m, laneWhy)
+	f.Listed = r.flags&laneExempt != 0
 	if keyWhy != "" {
 		c.report.OutOfOrderKey++
-		laneWhy = keyWhy
+		f.ByKey, f.Reason = true, keyWhy
 	}
-	if laneWhy != "" {
-		c.fault(OutOfOrder, m, laneWhy)
-	}
+	c.fault(f)
 }
 
 // take notes that r is stored now and says why it should have been stored earlier, or nothing.
@@ -156,7 +159,7 @@ func (c *Checker) Report() Report {
 			continue
 		default:
 			l := &c.lanes[r.lane]
-			c.fault(Lost, Message{Stream: l.where(), Seq: r.seq, Partition: l.partition}, whyLost)
+			c.fault(faultAt(Lost, Message{Stream: l.where(), Seq: r.seq, Partition: l.partition}, whyLost))
 		}
 		c.report.Checked++
 	}
@@ -185,14 +188,17 @@ func (c *Checker) expired(r *record) bool {
 	}
 }
 
-func (c *Checker) fault(kind Kind, m Message, why string) {
-	*c.count(kind)++
-	f := Fault{Kind: kind, ID: m.ID, Seq: m.Seq, Stream: m.Stream, Partition: m.Partition, StreamSeq: m.StreamSeq, Reason: why}
+func faultAt(kind Kind, m Message, why string) Fault {
+	return Fault{Kind: kind, ID: m.ID, Seq: m.Seq, Stream: m.Stream, Partition: m.Partition, StreamSeq: m.StreamSeq, Reason: why}
+}
+
+func (c *Checker) fault(f Fault) {
+	*c.count(f.Kind)++
 	if c.opts.OnFault != nil {
 		c.opts.OnFault(f)
 	}
-	if c.listed[kind] < c.opts.First {
-		c.listed[kind]++
+	if c.listed[f.Kind] < c.opts.First {
+		c.listed[f.Kind]++
 		c.report.Faults = append(c.report.Faults, f)
 	}
 }

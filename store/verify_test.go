@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestVerifyPages(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	s := d.open()
+	ids := d.insert("S", "k", 5)
+	d.exec("UPDATE outbox_events SET seq = 3 WHERE seq IN (2, 4)") // as after a sequence that was set back
+	var got []VerifyRow
+	after, afterID := int64(0), ""
+	for {
+		page, err := s.VerifyPage(context.Background(), after, afterID, 5, 2)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		require.LessOrEqual(t, len(page), 2)
+		got = append(got, page...)
+		after, afterID = page[len(page)-1].Seq, page[len(page)-1].ID
+	}
+	require.Len(t, got, 5)
+	var found []string
+	for i, row := range got {
+		found = append(found, row.ID)
+		require.Equal(t, []int64{1, 3, 3, 3, 5}[i], row.Seq)
+	}
+	require.ElementsMatch(t, ids, found)
+	page, err := s.VerifyPage(context.Background(), 1, ids[0], 3, 10)
+	require.NoError(t, err)
+	require.Len(t, page, 3)
+}
+
+func TestVerifyRowFields(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	s := d.open()
+	d.exec("INSERT INTO outbox_events (id, stream, topic, partition_key) SELECT v, 'S', 'a.b', 'k' FROM unnest($1::text[]) v",
+		[]string{"plain", "open", "retried", "skipped", "freed", "parked", "released"})
+	d.exec("UPDATE outbox_events SET processed = true WHERE id = 'plain'")
+	d.exec(`INSERT INTO outbox_dead_letters (event_id, seq, stream, partition, partition_key, topic, reason, error, attempts, blocks, resolved_at, resolution)
+		SELECT id, seq, stream, partition, partition_key, topic, 'r', 'e', 1, id IN ('open', 'freed'),
+		CASE WHEN id <> 'open' THEN to_timestamp(100.5) END, CASE id WHEN 'retried' THEN 'retried' WHEN 'freed' THEN 'retried' WHEN 'skipped' THEN 'skipped' END
+		FROM outbox_events WHERE id IN ('open', 'retried', 'skipped', 'freed')`)
+	d.exec(`INSERT INTO outbox_parked_events (event_id, seq, stream, partition, partition_key, released_at)
+		SELECT id, seq, stream, partition, partition_key, CASE WHEN id = 'released' THEN to_timestamp(100.5) END FROM outbox_events WHERE id IN ('parked', 'released')`)
+	rows, err := s.VerifyByID(context.Background(), []string{"plain", "open", "retried", "skipped", "freed", "parked", "released", "absent"})
+	require.NoError(t, err)
+	got := map[string]VerifyRow{}
+	for _, row := range rows {
+		require.Equal(t, "S", row.Stream)
+		require.Equal(t, "a.b", row.Topic)
+		require.Equal(t, "k", row.Key)
+		require.NotZero(t, row.Xact)
+		require.LessOrEqual(t, row.XactOldest, row.Xact)
+		got[row.ID] = VerifyRow{
+			Processed: row.Processed, DeadLetter: row.DeadLetter, Resolved: row.Resolved, Skipped: row.Skipped, Blocks: row.Blocks, Parked: row.Parked, Released: row.Released,
+		}
+	}
+	require.Equal(t, map[string]VerifyRow{
+		"plain":    {Processed: true},
+		"open":     {DeadLetter: true, Blocks: true},
+		"retried":  {DeadLetter: true, Resolved: true},
+		"skipped":  {DeadLetter: true, Resolved: true, Skipped: true},
+		"freed":    {DeadLetter: true, Resolved: true, Blocks: true, Released: 100_500_000},
+		"parked":   {Parked: true},
+		"released": {Parked: true, Released: 100_500_000},
+	}, got)
+	bySeq, err := s.VerifyBySeq(context.Background(), []int64{rows[0].Seq, 1000})
+	require.NoError(t, err)
+	require.Equal(t, rows[:1], bySeq)
+}
+
+func TestVerifyPlans(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	d.insert("S", "k", 1000)
+	d.exec("VACUUM ANALYZE outbox_events")
+	s := d.open()
+	plan := explain(t, s, sqlVerifyPage, "1", "'a'", "100", "10")
+	require.Contains(t, plan, "Index Scan using outbox_events_seq_order")
+	require.NotContains(t, plan, "Seq Scan on outbox_events")
+	plan = explain(t, s, sqlVerifyByID, "'{a,b}'")
+	require.Contains(t, plan, "Index Scan using outbox_events_pkey")
+	plan = explain(t, s, sqlVerifyBySeq, "'{1,2}'")
+	require.Contains(t, plan, "Index Scan using outbox_events_seq_order")
+}
