@@ -31,11 +31,9 @@ const (
 )
 
 const (
-	// heldPartitions locks the partitions whose epochs hold against a claim, in their order, until the transaction ends.
-	heldPartitions = `SELECT p.partition FROM {schema}.outlane_partitions p
-		WHERE (p.partition, p.epoch) IN (SELECT c.partition, c.epoch FROM unnest($1::int[], $2::bigint[]) AS c(partition, epoch))
-			AND p.partition = ANY ($1::int[])
-		ORDER BY p.partition FOR SHARE OF p`
+	// heldPartitions locks the partitions whose epochs hold against a claim, in the order in which they are given, until the transaction ends.
+	heldPartitions = `SELECT p.partition FROM unnest($1::int[], $2::bigint[]) AS c(partition, epoch)
+		CROSS JOIN LATERAL (SELECT p.partition FROM {schema}.outlane_partitions p WHERE p.partition = c.partition AND p.epoch = c.epoch FOR SHARE) p`
 
 	// saveCursors saves nothing if the sequence has become another one since the cursors were computed.
 	saveCursors = `WITH held AS MATERIALIZED (` + heldPartitions + `),
@@ -43,7 +41,8 @@ const (
 		INSERT INTO {schema}.outlane_lanes AS l (stream, partition, cursor, stream_seq)
 		SELECT s.stream, s.partition, s.cursor, s.stream_seq
 		FROM unnest($3::text[], $4::int[], $5::bigint[], $6::bigint[]) AS s(stream, partition, cursor, stream_seq), {schema}.outlane_config c
-		WHERE s.partition IN (SELECT h.partition FROM held h) AND c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq')
+		WHERE s.partition = ANY (ARRAY(SELECT h.partition FROM held h)) AND c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq')
+		ORDER BY s.partition, s.stream
 		ON CONFLICT (stream, partition) DO UPDATE
 		SET cursor = excluded.cursor, stream_seq = greatest(l.stream_seq, excluded.stream_seq), saved_at = now()
 	)

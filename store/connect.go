@@ -23,6 +23,8 @@ var planSettings = [][2]string{
 	{"enable_sort", "off"},
 	{"enable_hashjoin", "off"},
 	{"enable_mergejoin", "off"},
+	{"enable_material", "off"},
+	{"enable_memoize", "off"},
 	{"max_parallel_workers_per_gather", "0"},
 	{"jit", "off"},
 }
@@ -36,10 +38,8 @@ var planLocally = func() string {
 	return "SELECT " + strings.Join(parts, ", ")
 }()
 
-const (
-	connectTimeout    = 5 * time.Second
-	pgxConnectTimeout = 2 * time.Minute // what pgx assumes when the address says nothing
-)
+// connectTimeout bounds the attempt at each host, unless the address says otherwise.
+const connectTimeout = 5 * time.Second
 
 // errSwallowed says that a startup parameter did not reach the server.
 var errSwallowed = errors.New("a pooler in between swallows session settings")
@@ -61,17 +61,12 @@ func (s *Store) poolConfig(cfg Config) (*pgxpool.Config, error) {
 	if cfg.ApplicationName == "" {
 		c.RuntimeParams["application_name"] = "outlane"
 	}
-	if c.ConnectTimeout == pgxConnectTimeout {
+	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}
 	// A peer that went silent is found within half a minute, also by a connection that only listens.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
-	timeout := c.ConnectTimeout
-	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return dialer.DialContext(ctx, network, addr)
-	}
+	c.DialFunc = dialer.DialContext
 	pool.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		s.asOneGoes(c)
 		return nil

@@ -24,35 +24,36 @@ const (
 	// plainTime leaves out what Go's time.Time or JSON cannot hold.
 	plainTime = `CASE WHEN e.created_at >= '0001-01-01 00:00:00Z' AND e.created_at < '9999-12-31 00:00:00Z' THEN e.created_at END`
 
-	laneColumns = `e.id, e.seq, e.topic, e.partition_key, e.payload, e.payload_bytes, e.content_type, e.headers, ` +
-		plainTime + ` AS created_at, e.attempts, ` + storedSize + ` AS size`
+	// $6 is the largest body that comes along at once.
+	laneColumns = `e.id, e.seq, e.topic, e.partition_key, e.content_type, ` + plainTime + `, e.attempts, ` + storedSize + `,
+		CASE WHEN ` + storedSize + ` <= $6 THEN e.payload::text END, CASE WHEN ` + storedSize + ` <= $6 THEN e.payload_bytes END,
+		CASE WHEN ` + storedSize + ` <= $6 THEN e.headers::text END`
 
-	// laneRange is the lane's index scan. The stream is compared with an array of one so that the planner does not see it as a constant: then rows
-	// ordered by stream and seq can only come from outbox_events_lane, and never from outbox_events_seq_order, which would read all lanes' rows.
-	laneRange = `SELECT ` + laneColumns + ` FROM {schema}.outbox_events e
+	// fetchRange is the lane's index scan. The stream is compared with an array of one so that the planner does not see it as a constant: then
+	// rows ordered by stream and seq can only come from outbox_events_lane, and never from outbox_events_seq_order, which would read all lanes' rows.
+	fetchRange = `SELECT ` + laneColumns + ` FROM {schema}.outbox_events e
 		WHERE e.stream = ANY ($1::text[]) AND e.partition = $2 AND e.seq > $3 AND e.seq <= $4 AND NOT e.processed AND ` + alive + `
 		ORDER BY e.stream, e.seq FETCH FIRST $5 ROWS WITH TIES`
 
-	laneLate = `SELECT ` + laneColumns + ` FROM unnest($7::bigint[]) WITH ORDINALITY AS l(seq, place)
+	// fetchLate looks late numbers up one by one. OFFSET 0 keeps the planner from turning that around.
+	fetchLate = `(SELECT ` + laneColumns + ` FROM unnest($7::bigint[]) WITH ORDINALITY AS l(seq, place)
 		CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e
-			WHERE e.stream = ANY ($1::text[]) AND e.partition = $2 AND e.seq = l.seq AND NOT e.processed AND ` + alive + `) e
-		ORDER BY l.place FETCH FIRST $5 ROWS WITH TIES`
+			WHERE e.stream = ANY ($1::text[]) AND e.partition = $2 AND e.seq = l.seq AND NOT e.processed AND ` + alive + ` OFFSET 0) e
+		ORDER BY l.place FETCH FIRST $5 ROWS WITH TIES)
+		UNION ALL (` + fetchRange + `)`
 
-	// keptBodies leaves out the bodies after those that fill the bytes wanted.
-	keptBodies = `SELECT w.id, w.seq, w.topic, w.partition_key, w.content_type, w.created_at, w.attempts, w.fits,
-		CASE WHEN w.fits THEN w.payload::text END, CASE WHEN w.fits THEN w.payload_bytes END, CASE WHEN w.fits THEN w.headers::text END
-	FROM (SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) - r.size < $6 AS fits FROM `
+	fetchBodies = `SELECT e.id, e.payload::text, e.payload_bytes, e.headers::text FROM unnest($1::text[]) WITH ORDINALITY AS b(id, place)
+		CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e WHERE e.id = b.id OFFSET 0) e ORDER BY b.place`
 
-	fetchRange = keptBodies + `(` + laneRange + `) r) w`
-
-	fetchLate = keptBodies + `(SELECT u.* FROM ((` + laneLate + `) UNION ALL (` + laneRange + `)) u) r) w`
+	// fetchBody is what fetchRange brings along at once; larger bodies are read afterwards, as many as are wanted.
+	fetchBody = 16 << 10
 )
 
 const (
 	// arrivalBody is the largest body that Arrivals brings along: rows with more are stored out of line, or compressed.
 	arrivalBody = 2000
 
-	arrivalColumns = `e.seq, m.id, m.stream, m.topic, m.partition_key, m.partition, m.content_type, m.created_at, m.attempts, m.whole,
+	arrivalColumns = `e.seq, e.xact, m.id, m.stream, m.topic, m.partition_key, m.partition, m.content_type, m.created_at, m.attempts, m.whole,
 		m.payload, m.payload_bytes, m.headers`
 
 	// arrival completes rows that the caller wants. $4 is the set of its partitions as a bit string, so that the size of the set costs nothing.
@@ -63,7 +64,7 @@ const (
 		WHERE get_bit($4::bytea, e.partition) = 1 AND NOT e.processed AND ` + alive + `) m ON true`
 
 	arrivals = `SELECT ` + arrivalColumns + ` FROM unnest($3::bigint[]) WITH ORDINALITY AS g(seq, place)
-			CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e WHERE e.seq = g.seq) e ` + arrival + `
+			CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e WHERE e.seq = g.seq OFFSET 0) e ` + arrival + `
 		UNION ALL
 		SELECT ` + arrivalColumns + ` FROM {schema}.outbox_events e ` + arrival + ` WHERE e.seq > $1 AND e.seq <= $2`
 
@@ -77,8 +78,9 @@ const (
 	streams = `WITH RECURSIVE s(stream) AS (
 			(SELECT e.stream FROM {schema}.outbox_events e ORDER BY e.stream LIMIT 1)
 			UNION ALL
-			SELECT (SELECT e.stream FROM {schema}.outbox_events e WHERE e.stream > s.stream ORDER BY e.stream LIMIT 1) FROM s WHERE s.stream IS NOT NULL
-		) SELECT s.stream FROM s WHERE s.stream IS NOT NULL`
+			SELECT n.stream FROM s CROSS JOIN LATERAL (
+				SELECT e.stream FROM {schema}.outbox_events e WHERE e.stream > s.stream ORDER BY e.stream LIMIT 1) n
+		) SELECT s.stream FROM s`
 )
 
 // Fetch reads rows of one lane that are to be published: neither processed nor dead letters nor parked, with after < seq <= upto or a seq in
@@ -87,66 +89,94 @@ const (
 // It brings at most limit rows, and none after those that reached maxBytes, but always one. Rows with the same seq (a sequence that was set back
 // gives numbers twice) come together, even beyond these bounds. more says that it stopped early, and there may be more; it is never set without events.
 func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []int64, limit, maxBytes int) (events []Event, more bool, err error) {
-	limit, maxBytes = max(limit, 1), max(maxBytes, 1)
-	c := call{sql: fetchRange, args: []any{[]string{lane.Stream}, lane.Partition, after, upto, limit, maxBytes}}
+	limit = max(limit, 1)
+	c := call{sql: fetchRange, args: []any{[]string{lane.Stream}, lane.Partition, after, upto, limit, fetchBody}}
 	if len(late) > 0 {
 		late = slices.DeleteFunc(slices.Clone(late), func(seq int64) bool { return seq > after })
 		slices.Sort(late)
 		c.sql, c.args = fetchLate, append(c.args, slices.Compact(late))
 	}
-	page := page{limit: limit, maxBytes: maxBytes}
+	var stored []int64
+	fresh := 0
 	c.row = func(r pgx.Rows) error {
 		e := Event{Stream: lane.Stream, Partition: lane.Partition}
-		fits := false
+		var size int64
 		var b body
-		if err := r.Scan(&e.ID, &e.Seq, &e.Topic, &e.Key, &b.contentType, &b.createdAt, &e.Attempts, &fits, &b.payload, &b.bytes, &b.headers); err != nil {
+		if err := r.Scan(&e.ID, &e.Seq, &e.Topic, &e.Key, &b.contentType, &b.createdAt, &e.Attempts, &size, &b.payload, &b.bytes, &b.headers); err != nil {
 			return err
 		}
 		b.fill(&e)
-		if e.Seq <= after {
-			page.late++
-		} else {
-			page.fresh++
+		e.Omitted = size > fetchBody
+		if e.Seq > after {
+			fresh++
 		}
-		page.add(e, fits)
+		events, stored = append(events, e), append(stored, size)
 		return nil
 	}
 	if err := s.run(ctx, "fetch events", c); err != nil {
 		return nil, false, err
 	}
-	if page.tied {
-		return s.Fetch(ctx, lane, after, upto, late, limit, 4*maxBytes)
+	more = fresh >= limit || len(events)-fresh >= limit
+	kept := full(events, limit, maxBytes, func(i int) int64 { return stored[i] })
+	more = more || len(kept) < len(events)
+	kept, whole, err := s.bodies(ctx, kept, maxBytes)
+	if err != nil {
+		return nil, false, err
 	}
-	return page.events, page.more || page.late >= limit || page.fresh >= limit, nil
+	return kept, len(kept) > 0 && (more || !whole), nil
 }
 
-// page takes rows ordered by seq until it is full.
-type page struct {
-	limit, maxBytes int
-	events          []Event
-	bytes           int
-	late, fresh     int  // rows that came, of either kind
-	more            bool // rows were left out
-	tied            bool // the first row's number has rows whose bodies did not come
+// full returns the events, by seq, that make a page: until one of the bounds is reached, and then the rest of the last one's number.
+func full(events []Event, limit, maxBytes int, size func(int) int64) []Event {
+	var bytes int64
+	for i, e := range events {
+		if i > 0 && (i >= limit || bytes >= int64(maxBytes)) && e.Seq != events[i-1].Seq {
+			return events[:i]
+		}
+		bytes += size(i)
+	}
+	return events
 }
 
-func (p *page) add(e Event, fits bool) {
-	n := len(p.events)
-	same := n > 0 && p.events[n-1].Seq == e.Seq
-	switch {
-	case p.more && !same, p.tied:
-		return
-	case !fits && same:
-		// The number's other rows were kept already: none of it may be, or the next fetch would go on behind it.
-		seq := e.Seq
-		p.events = slices.DeleteFunc(p.events, func(e Event) bool { return e.Seq == seq })
-		p.more, p.tied = true, len(p.events) == 0
-	case !same && n > 0 && (!fits || n >= p.limit || p.bytes >= p.maxBytes):
-		p.more = true
-	default:
-		p.events = append(p.events, e)
-		p.bytes += len(e.Payload) + len(e.Headers)
+// bodies reads what was left out of events, until maxBytes is reached. whole says whether all events were kept.
+func (s *Store) bodies(ctx context.Context, events []Event, maxBytes int) (kept []Event, whole bool, err error) {
+	var ids []string
+	place := make(map[string]int)
+	for i, e := range events {
+		if e.Omitted {
+			ids = append(ids, e.ID)
+			place[e.ID] = i
+		}
 	}
+	if len(ids) == 0 {
+		return events, true, nil
+	}
+	bytes, last, end := 0, int64(0), len(events)
+	err = s.run(ctx, "fetch large events", call{sql: fetchBodies, args: []any{ids}, row: func(r pgx.Rows) error {
+		var id string
+		var b body
+		if err := r.Scan(&id, &b.payload, &b.bytes, &b.headers); err != nil {
+			return err
+		}
+		e := &events[place[id]]
+		if bytes >= maxBytes && e.Seq != last {
+			end = min(end, place[id]) // the bytes are compressed in the table, and more than they seemed
+			return nil
+		}
+		b.fill(e)
+		e.Omitted, last = false, e.Seq
+		bytes += len(e.Payload) + len(e.Headers)
+		return nil
+	}})
+	if err != nil {
+		return nil, false, err
+	}
+	for end < len(events) && end > 0 && events[end-1].Seq == events[end].Seq {
+		end--
+	}
+	whole = end == len(events)
+	// What is still without its body was deleted meanwhile.
+	return slices.DeleteFunc(events[:end], func(e Event) bool { return e.Omitted }), whole, nil
 }
 
 // body takes a row's columns that may be null.
@@ -173,7 +203,7 @@ func (b *body) fill(e *Event) {
 
 // Arrivals looks at what has become visible, in one snapshot: every row with from < seq <= to or a seq in gaps, ordered by seq. Rows that are
 // of no other partitions than those named, and that Fetch would bring, come whole, except that large bodies are left out. Of all others, only the
-// seq comes, with Partition -1.
+// seq and the transaction come, with Partition -1.
 func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) ([]Event, error) {
 	var set [partition.MaxPartitions / 8]byte
 	for _, p := range partitions {
@@ -192,7 +222,7 @@ func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 		var number, attempts *int
 		var whole *bool
 		var b body
-		if err := r.Scan(&e.Seq, &id, &stream, &topic, &key, &number, &b.contentType, &b.createdAt, &attempts, &whole, &b.payload, &b.bytes,
+		if err := r.Scan(&e.Seq, &e.Xact, &id, &stream, &topic, &key, &number, &b.contentType, &b.createdAt, &attempts, &whole, &b.payload, &b.bytes,
 			&b.headers); err != nil {
 			return err
 		}

@@ -7,13 +7,13 @@ import (
 )
 
 // mark has no join that the planner could turn around: the partitions whose epochs hold are read first, then the rows are found by their
-// ids, and nothing but their own partition is looked at. It returns those partitions.
+// ids (partition + 0 is what no index can find). It returns those partitions.
 const mark = `WITH held AS MATERIALIZED (
 		SELECT p.partition FROM unnest($2::int[], $3::bigint[]) AS c(partition, epoch)
 		CROSS JOIN LATERAL (SELECT p.partition FROM {schema}.outlane_partitions p WHERE p.partition = c.partition AND p.epoch = c.epoch) p
 	), marked AS (
 		UPDATE {schema}.outbox_events e SET processed = true, processed_at = now(), error = NULL
-		WHERE e.id = ANY ($1::text[]) AND NOT e.processed AND e.partition = ANY (ARRAY(SELECT h.partition FROM held h))
+		WHERE e.id = ANY ($1::text[]) AND NOT e.processed AND e.partition + 0 = ANY (ARRAY(SELECT h.partition FROM held h))
 	)
 	SELECT h.partition FROM held h`
 
