@@ -71,6 +71,7 @@ type NATS struct {
 	CredsFile    string        `name:"credsFile" default:"" help:"Credentials file (JWT and nkey seed), instead of a user. Read again at each connection."`
 	NKeyFile     string        `name:"nkeyFile" default:"" help:"File with an nkey seed, instead of a user. Read again at each connection."`
 	TLS          TLS           `name:"tls"`
+	InboxPrefix  string        `name:"inboxPrefix" default:"" help:"Subject under which answers arrive, for accounts that restrict it. Empty: _INBOX."`
 	AckTimeout   time.Duration `name:"ackTimeout" default:"5s" min:"100ms" max:"5m" help:"How long a stream may take to acknowledge before the events are sent again."`
 }
 

@@ -58,6 +58,9 @@ func (c *Config) validateAddresses(bad *problems) {
 			c.fault(bad, "nats.url", "is no NATS URL; write nats://host:4222, and commas between several")
 		}
 	}
+	if prefix := c.NATS.InboxPrefix; prefix != "" && (checkPattern(prefix) != nil || strings.ContainsAny(prefix, "*>")) {
+		c.fault(bad, "nats.inboxPrefix", "is %q; want a subject without wildcards, such as _INBOX_outlane", prefix)
+	}
 	_, port, err := net.SplitHostPort(c.HTTP.Addr)
 	if _, badPort := strconv.ParseUint(port, 10, 16); err != nil || badPort != nil {
 		c.fault(bad, "http.addr", "is %q; want host:port or :port", c.HTTP.Addr)

@@ -19,6 +19,7 @@ func TestWhatSingleRangesDoNotSay(t *testing.T) {
 		"database: {url: localhost}\n":                          {"database.url at outlane.yaml:1 is no Postgres URL; write postgres://user@host:5432/database"},
 		"nats: {url: 'nats://a,,b'}\n":                          {"nats.url at outlane.yaml:1 is no NATS URL; write nats://host:4222, and commas between several"},
 		"nats: {url: 'http://a'}\n":                             {"nats.url at outlane.yaml:1 is no NATS URL; write nats://host:4222, and commas between several"},
+		"nats: {inboxPrefix: 'a.*'}\n":                          {`nats.inboxPrefix at outlane.yaml:1 is "a.*"; want a subject without wildcards, such as _INBOX_outlane`},
 		"http: {addr: ':http'}\n":                               {`http.addr at outlane.yaml:1 is ":http"; want host:port or :port`},
 		"http: {addr: ':65536'}\n":                              {`http.addr at outlane.yaml:1 is ":65536"; want host:port or :port`},
 		"http: {addr: ''}\n":                                    {`http.addr at outlane.yaml:1 is ""; want host:port or :port`},

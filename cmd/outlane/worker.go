@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outlane/outlane/internal/config"
+	"github.com/outlane/outlane/lease"
+	"github.com/outlane/outlane/worker"
+)
+
+func (a *app) worker() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Move events from the outbox to their streams, as one of a pool",
+		Long: "Move events from the outbox to their streams, as one of a pool that shares the partitions. Start as many as you like, anywhere: they find\n" +
+			"each other in the database. Without Postgres or NATS it stays alive, says so in /readyz, and goes on by itself.\n\n" +
+			"SIGTERM or SIGINT: it settles what is under way, hands its partitions over and exits with 0; a second one ends it at once.\n" +
+			"Exit codes: 0 stopped as told, 1 it cannot work, as when the schema is missing or has another number of partitions, 2 the configuration is\n" +
+			"wrong.",
+		Example: example("OUTLANE_DATABASE_URL=postgres://outlane@db/app OUTLANE_NATS_URL=nats://nats:4222 outlane worker",
+			"outlane worker --config outlane.yaml --worker-memory 128MiB"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := a.load(cmd, "database.url", "nats.url")
+		if err != nil {
+			return err
+		}
+		return a.runWorker(cmd.Context(), cfg)
+	}
+	return cmd
+}
+
+// runWorker works until ctx ends.
+func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
+	id, err := workerID(cfg.Worker.ID)
+	if err != nil {
+		return err
+	}
+	log := a.logger().With("worker", id)
+	db, err := a.openStore(log, "outlane worker "+id)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var w atomic.Pointer[worker.Worker]
+	broker, err := a.connect(log, "outlane worker "+id, func(connected bool, reason string) {
+		if w := w.Load(); w != nil {
+			w.BrokerChanged(connected, reason)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer broker.Close()
+	c := workerConfig(cfg, id)
+	c.Database, c.Broker, c.Leases, c.Logger = db, broker, lease.NewPostgres(db), log
+	made, err := worker.New(c)
+	if err != nil {
+		return usageError{err}
+	}
+	w.Store(made)
+	made.BrokerChanged(broker.Connected())
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.HTTP.Addr)
+	if err != nil {
+		return fmt.Errorf("serve probes and metrics: %w; choose another http.addr (OUTLANE_HTTP_ADDR, --http-addr)", err)
+	}
+	log.Info("serving probes and metrics", "addr", listener.Addr().String(), "version", version)
+	return runBoth(ctx, made, listener)
+}
+
+// runBoth runs the worker with its HTTP server, which answers until the worker is done.
+func runBoth(ctx context.Context, w *worker.Worker, listener net.Listener) error {
+	server := &http.Server{Handler: w.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		served <- server.Serve(listener)
+	}()
+	failed := w.Run(ctx)
+	closing, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer done()
+	if err := server.Shutdown(closing); err != nil {
+		_ = server.Close() // whoever still reads at the end does not hold it up
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		failed = errors.Join(failed, fmt.Errorf("serve probes and metrics: %w", err))
+	}
+	return failed
+}
+
+// maxBackoff is the longest pause of a lane between two tries.
+const maxBackoff = time.Minute
+
+// resendWithin is how long after its first try an event may be sent again when nothing but this worker, or its connection, has failed: its
+// successor waits for the lease to run out, or a lane for its backoff, and both for answers. Streams must remember ids for longer.
+func resendWithin(cfg *config.Config) time.Duration {
+	return cfg.Lease.Duration + maxBackoff + 2*cfg.NATS.AckTimeout
+}
+
+func workerConfig(cfg *config.Config, id string) worker.Config {
+	c := worker.Config{
+		ID: id, Partitions: cfg.Partitions, MaxAttempts: cfg.Worker.MaxAttempts,
+		BatchEvents: cfg.Worker.BatchEvents, BatchBytes: int64(cfg.Worker.BatchBytes), Memory: int64(cfg.Worker.Memory),
+		PollInterval: cfg.Worker.PollInterval, Publishers: cfg.Worker.Publishers, Fetchers: cfg.Worker.Fetchers,
+		LeaseDuration: cfg.Lease.Duration, DrainTimeout: cfg.Worker.DrainTimeout,
+	}
+	for _, r := range cfg.Routes {
+		c.Routes = append(c.Routes, worker.Route{
+			Topics: r.Topics, Stream: r.Stream, Block: r.OnDeadLetter == "block", MaxAttempts: r.MaxAttempts, Order: worker.Order(r.Order),
+		})
+	}
+	return c
+}
+
+func workerID(configured string) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", usageError{fmt.Errorf("name the worker: %w; set worker.id", err)}
+	}
+	return host, nil
+}
