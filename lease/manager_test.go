@@ -113,6 +113,83 @@ func TestAGracefulStopIsQuick(t *testing.T) {
 	})
 }
 
+// late is a backend that answers renewals, and shows what it holds, late.
+type late struct {
+	lease.Backend
+	renewals, views time.Duration
+}
+
+func (l late) Renew(ctx context.Context, m lease.Member) error {
+	advance(l.renewals)
+	return l.Backend.Renew(ctx, m)
+}
+
+func (l late) Watch(ctx context.Context, every time.Duration, see func(lease.Update)) error {
+	return l.Backend.Watch(ctx, every, func(u lease.Update) {
+		advance(l.views)
+		see(u)
+	})
+}
+
+// holders records the holders of the leases, and whether any was without a member.
+func holders(pool *leasetest.Memory) (history func() []string) {
+	var mu sync.Mutex
+	var all []string
+	pool.Taken = func(l lease.Lease, alive bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !alive {
+			all = append(all, "nobody")
+		}
+		all = append(all, l.Holder)
+	}
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return all
+	}
+}
+
+func TestALeaverIsGivenNothingBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pool := &leasetest.Memory{}
+		workers := startWorkers(t, pool, 3, lease.DefaultDuration, func(c *lease.Config) {
+			c.Backend = late{Backend: c.Backend, renewals: 100 * time.Millisecond}
+		})
+		history := holders(pool)
+		require.NoError(t, workers[0].Stop())
+		require.NotEmpty(t, history())
+		require.NotContains(t, history(), workers[0].ID())
+		require.NotContains(t, history(), "nobody")
+	})
+}
+
+func TestALeaverPassesOnWhatItIsGivenLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pool := &leasetest.Memory{}
+		giver := startWorkers(t, pool, 1, lease.DefaultDuration, func(c *lease.Config) {
+			c.Backend = late{Backend: c.Backend, views: 100 * time.Millisecond}
+		})[0]
+		giver.Hold()
+		leaver := leasetest.Start(t, pool, "leaver", lease.DefaultDuration)
+		advance(time.Second)
+		require.Len(t, giver.Status().Releasing, leasetest.Partitions/2)
+		history := holders(pool)
+		leaver.StopSoon()
+		giver.Unhold() // it does not know yet, and gives the leaver its share
+		require.NoError(t, leaver.Stop())
+		require.Contains(t, history(), leaver.ID())
+		require.NotContains(t, history(), "nobody")
+		advance(time.Second)
+		require.EqualValues(t, leasetest.Partitions, giver.Status().Taken, "all came back by handing over")
+		require.Empty(t, leasetest.Unsettled(t, pool, []*leasetest.Worker{giver}))
+		gained, _ := leaver.Counts()
+		require.Zero(t, gained, "it never began with them")
+	})
+}
+
 func TestARestingPoolWritesOnlyRenewals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

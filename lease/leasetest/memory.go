@@ -20,8 +20,8 @@ type Memory struct {
 	leases  map[int]lease.Lease
 	changed chan struct{} // closed at the next change
 
-	// Taken is told of each holder that a lease gets, with the version. It must not call the pool.
-	Taken func(lease.Lease)
+	// Taken is told of each lease that gets a holder, and whether that is a member. It must not call the pool.
+	Taken func(l lease.Lease, member bool)
 }
 
 func (m *Memory) next() string {
@@ -47,7 +47,8 @@ func (m *Memory) put(partition int, holder string) {
 	l := lease.Lease{Partition: partition, Holder: holder, Version: m.next()}
 	m.leases[partition] = l
 	if m.Taken != nil {
-		m.Taken(l)
+		_, member := m.members[holder]
+		m.Taken(l, member)
 	}
 }
 
