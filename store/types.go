@@ -22,7 +22,8 @@ type Event struct {
 	Stream    string
 	Topic     string
 	Key       string
-	Partition int // -1: somebody else's row, or one that needs nothing; then only Seq is set
+	Partition int    // -1: somebody else's row, or one that needs nothing; then only Seq and Xact are set
+	Xact      uint64 // the transaction that inserted the row; only Arrivals tells
 
 	Payload     []byte // the JSON text as Postgres prints it, or the bytes of payload_bytes; nil if the row has neither
 	Binary      bool   // Payload is from payload_bytes

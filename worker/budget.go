@@ -2,7 +2,7 @@ package worker
 
 // budget bounds the bytes of payload a worker holds. It is guarded by the pool's lock.
 type budget struct {
-	limit, used int64
+	limit, used, peak int64
 }
 
 // take reserves n bytes, if they are there. A single reservation larger than the whole limit is granted when nothing else is held, so that
@@ -11,11 +11,14 @@ func (b *budget) take(n int64) bool {
 	if b.used > 0 && b.used+n > b.limit {
 		return false
 	}
-	b.used += n
+	b.force(n)
 	return true
 }
 
 func (b *budget) give(n int64) { b.used -= n }
 
 // force books n bytes that are held already.
-func (b *budget) force(n int64) { b.used += n }
+func (b *budget) force(n int64) {
+	b.used += n
+	b.peak = max(b.peak, b.used)
+}

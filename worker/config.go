@@ -35,6 +35,8 @@ type Database interface {
 	SetIdle(ctx context.Context, idle bool) error
 	Listen(ctx context.Context, wake func()) error
 	Lag(ctx context.Context, limit int) ([]store.LaneLag, error)
+	Routes(ctx context.Context) ([]store.Route, error)
+	ReplaceRoutes(ctx context.Context, routes []store.Route) error
 	SaveLaneStates(ctx context.Context, states []store.LaneState) error
 }
 

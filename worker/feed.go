@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outlane/outlane/store"
@@ -155,36 +156,40 @@ func (w *Worker) round(ctx context.Context, p store.Poll) (news bool, err error)
 	w.mu.Lock()
 	l := w.tracker.plan(p, missingSpan)
 	asked := w.active
-	w.mu.Unlock()
 	if l.empty() {
-		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.advance()
 		return false, nil
 	}
-	to := l.to
-	large := l.to-l.from > arrivalsSpan
-	if large {
-		to = l.from // the rows of the gaps alone
+	w.mu.Unlock()
+	if l.to-l.from > arrivalsSpan {
+		return w.largeRound(ctx, l)
 	}
-	rows, err := w.cfg.Database.Arrivals(ctx, l.from, to, l.gaps, asked)
-	if err != nil {
-		return false, err
-	}
-	var missing []int64
-	var streams []string
-	if large {
-		if missing, err = w.cfg.Database.Missing(ctx, l.from, l.to); err != nil {
+	var rows []store.Event
+	for again := true; again; {
+		if rows, err = w.cfg.Database.Arrivals(ctx, l.from, l.to, l.gaps, asked); err != nil {
 			return false, err
 		}
-		if streams, err = w.cfg.Database.Streams(ctx); err != nil {
-			return false, err
+		w.mu.Lock()
+		if again = w.activeBeyond(asked); again { // rows of a partition claimed meanwhile came as somebody else's
+			asked = w.active
+			w.mu.Unlock()
 		}
-	} else {
-		missing = numbersWithout(l.from, l.to, rows)
 	}
-	w.mu.Lock()
 	defer w.mu.Unlock()
+	seen := rows[:0]
+	for _, e := range rows {
+		if _, open := slices.BinarySearch(p.InProgress, e.Xact); !open {
+			seen = append(seen, e)
+		}
+	}
+	found := w.settle(l, numbersWithout(l.from, l.to, seen), seen)
+	w.hand(l.from, seen)
+	return l.to > l.from || found > 0, nil
+}
+
+// settle gives the round's outcome to the tracker, and says how many of the gaps were found.
+func (w *Worker) settle(l look, missing []int64, rows []store.Event) int {
 	var found []int64
 	for _, e := range rows {
 		if e.Seq <= l.from {
@@ -194,11 +199,50 @@ func (w *Worker) round(ctx context.Context, p store.Poll) (news bool, err error)
 	w.tracker.done(l, missing, found)
 	w.front = l.to
 	w.advance()
-	w.hand(l.from, rows)
-	if large {
-		w.handOver(l.from, l.to, streams)
+	return len(found)
+}
+
+// largeRound looks at many new numbers at once: the lanes read the rows themselves. It sees the table later than the poll did, so every gap is
+// asked for after that: a transaction's rows among the new numbers and those among the gaps become known together.
+func (w *Worker) largeRound(ctx context.Context, l look) (bool, error) {
+	missing, err := w.cfg.Database.Missing(ctx, l.from, l.to)
+	if err != nil {
+		return false, err
 	}
-	return l.to > l.from || len(found) > 0, nil
+	streams, err := w.cfg.Database.Streams(ctx)
+	if err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	w.tracker.all(&l)
+	asked := w.active
+	w.mu.Unlock()
+	var rows []store.Event
+	for again := true; again; {
+		if rows, err = w.cfg.Database.Arrivals(ctx, l.from, l.from, l.gaps, asked); err != nil {
+			return false, err
+		}
+		w.mu.Lock()
+		if again = w.activeBeyond(asked); again {
+			asked = w.active
+			w.mu.Unlock()
+		}
+	}
+	defer w.mu.Unlock()
+	w.settle(l, missing, rows)
+	w.hand(l.from, rows)
+	w.handOver(l.from, l.to, streams)
+	return true, nil
+}
+
+// activeBeyond says whether a partition is active that was not asked for.
+func (w *Worker) activeBeyond(asked []int) bool {
+	for _, n := range w.active {
+		if !slices.Contains(asked, n) {
+			return true
+		}
+	}
+	return false
 }
 
 // hand gives rows, ascending, to their lanes.

@@ -21,7 +21,7 @@ func (w *Worker) fetcher(ctx context.Context) {
 		l := w.fetchQueue[0]
 		w.fetchQueue = w.fetchQueue[1:]
 		after, upto, late := l.read, w.upto(l), l.late
-		l.late, l.fetchLate = nil, late
+		l.late, l.fetchLate, l.unseen = nil, late, w.tracker.gaps(after, upto)
 		limit, size := w.fetchLimit(l), l.reserved
 		id, active := l.id, l.part.state == partActive
 		w.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *Worker) endFetch(l *lane, events []store.Event, upto int64, more bool, 
 		if !l.void {
 			l.late = append(l.late, l.fetchLate...)
 		}
-		l.void, l.reserved, l.fetchLate, l.racing = false, 0, nil, nil
+		l.void, l.reserved, l.fetchLate, l.racing, l.unseen = false, 0, nil, nil, nil
 		if err != nil && l.part.state == partActive {
 			l.failures++
 			w.databaseFailed("fetch", err)

@@ -20,8 +20,8 @@ type lane struct {
 	live   bool
 	read   int64              // not live: every visible row at or under it was read, but for late
 	late   []int64            // numbers at or under read that became visible since
-	racing []int64            // numbers that became visible while a fetch that may include them was under way
-	found  map[int64]struct{} // gaps that a fetch saw before the feed did: the feed's row for them is dropped
+	racing []int64            // numbers that became visible while the range that has them is being fetched
+	unseen map[int64]struct{} // numbers of that range that the feed had not seen at the fetch's begin: the feed brings them
 
 	queue      []store.Event
 	queueBytes int64
@@ -100,10 +100,6 @@ func (w *Worker) offer(l *lane, from int64, rows []store.Event) {
 		l.live, l.read = false, from
 	}
 	for _, e := range rows {
-		if _, ok := l.found[e.Seq]; ok {
-			delete(l.found, e.Seq)
-			continue
-		}
 		switch {
 		case e.Seq <= l.read:
 			l.late = append(l.late, e.Seq)
@@ -118,6 +114,15 @@ func (w *Worker) fetched(l *lane, events []store.Event, upto int64, more bool) {
 	w.budget.give(l.reserved)
 	late := l.fetchLate
 	l.reserved, l.fetchLate = 0, nil
+	last := upto
+	if more && len(events) > 0 {
+		last = events[len(events)-1].Seq
+	}
+	if l.unseen != nil {
+		// What the fetch saw of them is left to the feed, which brings all rows of a transaction together.
+		events = slices.DeleteFunc(events, func(e store.Event) bool { _, ok := l.unseen[e.Seq]; return ok })
+		l.unseen = nil
+	}
 	if n := len(events); n > 0 {
 		var size int64
 		for _, e := range events {
@@ -128,36 +133,18 @@ func (w *Worker) fetched(l *lane, events []store.Event, upto int64, more bool) {
 		l.queue = append(l.queue, events...)
 		l.queueBytes += size
 	}
-	if more && len(events) > 0 {
-		last := events[len(events)-1].Seq
-		l.read = max(l.read, last)
-		for _, seq := range late {
-			if seq > last {
-				l.late = append(l.late, seq)
-			}
+	l.read = max(l.read, last)
+	for _, seq := range late {
+		if more && seq > last {
+			l.late = append(l.late, seq)
 		}
-	} else {
-		l.read = max(l.read, upto)
 	}
 	for _, seq := range l.racing {
-		if seq <= l.read && !slices.ContainsFunc(events, func(e store.Event) bool { return e.Seq == seq }) {
+		if seq <= l.read {
 			l.late = append(l.late, seq)
 		}
 	}
 	l.racing = nil
-	for _, e := range events {
-		if e.Seq > w.horizon && w.tracker.isGap(e.Seq) {
-			if l.found == nil {
-				l.found = make(map[int64]struct{})
-			}
-			l.found[e.Seq] = struct{}{}
-		}
-	}
-	for seq := range l.found {
-		if seq <= w.horizon {
-			delete(l.found, seq)
-		}
-	}
 	l.live = l.stream.order == OrderCommit && l.read >= w.upto(l) && len(l.late) == 0
 }
 

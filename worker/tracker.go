@@ -12,9 +12,9 @@ import (
 // again only when one of those has ended; when all have, the number is dead (rolled back).
 //
 // It rests on two facts. A transaction has its id before it takes a number (the insert trigger's order), and Poll reads the sequence before
-// it takes its snapshot: so whoever took a number at or under Poll.LastSeq, and is still open, is in Poll.InProgress. And of two numbers at
-// or under LastSeq, if b's transaction inserted after a's had committed, then a's is no longer open in that snapshot: whoever sees b asks
-// for a in the same statement.
+// it takes its snapshot: so whoever took a number at or under Poll.LastSeq, and is still open, is in Poll.InProgress. And a round takes the
+// table as it was at that snapshot: rows that a transaction in InProgress has brought meanwhile count as not seen yet, so that all rows of one
+// transaction are seen in one round, and with a row all that was committed before it was inserted.
 //
 // With a sequence that caches numbers (CACHE above 1) the first fact fails: gaps then never die, and the horizon stands still.
 //
@@ -100,14 +100,29 @@ func (t *tracker) compact() {
 	t.groups = kept
 }
 
-// isGap says whether seq is a number that was looked at and not seen.
-func (t *tracker) isGap(seq int64) bool {
+// all adds every gap to l, for a look that cannot tell the rows of one snapshot from those of a later one.
+func (t *tracker) all(l *look) {
+	l.gaps, l.probed = nil, nil
+	for i, g := range t.groups {
+		l.gaps = append(l.gaps, g.seqs...)
+		l.probed = append(l.probed, i)
+	}
+	slices.Sort(l.gaps)
+}
+
+// gaps are the numbers of (after, upto] that were looked at and not seen.
+func (t *tracker) gaps(after, upto int64) map[int64]struct{} {
+	var gaps map[int64]struct{}
 	for _, g := range t.groups {
-		if _, ok := slices.BinarySearch(g.seqs, seq); ok {
-			return true
+		i, _ := slices.BinarySearch(g.seqs, after+1)
+		for ; i < len(g.seqs) && g.seqs[i] <= upto; i++ {
+			if gaps == nil {
+				gaps = make(map[int64]struct{})
+			}
+			gaps[g.seqs[i]] = struct{}{}
 		}
 	}
-	return false
+	return gaps
 }
 
 // horizon is the highest number at or under which no row can appear any more.

@@ -18,11 +18,12 @@ type model struct {
 	visible   map[int64]bool
 	committed map[int64]int // by seq: the moment of the commit
 	inserted  map[int64]int // by seq: the moment of the insert
+	xact      map[int64]uint64
 	clock     int
 }
 
 func newModel() *model {
-	return &model{nextXID: 100, open: map[uint64][]int64{}, visible: map[int64]bool{}, committed: map[int64]int{}, inserted: map[int64]int{}}
+	return &model{nextXID: 100, open: map[uint64][]int64{}, visible: map[int64]bool{}, committed: map[int64]int{}, inserted: map[int64]int{}, xact: map[int64]uint64{}}
 }
 
 func (m *model) act(t *rapid.T) {
@@ -41,6 +42,7 @@ func (m *model) act(t *rapid.T) {
 		m.lastSeq++
 		m.open[id] = append(m.open[id], m.lastSeq)
 		m.inserted[m.lastSeq] = m.clock
+		m.xact[m.lastSeq] = id
 	default:
 		id := rapid.SampledFrom(ids).Draw(t, "ender")
 		if kind == 4 {
@@ -62,6 +64,27 @@ func (m *model) snapshot(last int64) store.Poll {
 	return p
 }
 
+// read is what a round sees of a look: rows of transactions that the look's snapshot shows open count as not there yet.
+func (m *model) read(l look) (found, missing []int64) {
+	seen := func(seq int64) bool {
+		_, open := slices.BinarySearch(l.poll.InProgress, m.xact[seq])
+		return m.visible[seq] && !open
+	}
+	for _, seq := range l.gaps {
+		if seen(seq) {
+			found = append(found, seq)
+		}
+	}
+	for seq := l.from + 1; seq <= l.to; seq++ {
+		if seen(seq) {
+			found = append(found, seq)
+		} else {
+			missing = append(missing, seq)
+		}
+	}
+	return found, missing
+}
+
 func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, tr := newModel(), &tracker{}
@@ -74,27 +97,15 @@ func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
 		look := func(n int) {
 			last := m.lastSeq
 			some(2)
-			l := tr.plan(m.snapshot(last), rapid.Int64Range(1, 20).Draw(t, "span"))
+			p := m.snapshot(last)
+			l := tr.plan(p, rapid.Int64Range(1, 20).Draw(t, "span"))
 			some(2)
-			var found, missing []int64
-			for _, seq := range l.gaps {
-				if m.visible[seq] {
-					found = append(found, seq)
-				}
-			}
-			for seq := l.from + 1; seq <= l.to; seq++ {
-				if !m.visible[seq] {
-					missing = append(missing, seq)
-					continue
-				}
-				found = append(found, seq)
-			}
+			found, missing := m.read(l)
 			for _, seq := range found {
 				_, twice := round[seq]
 				require.False(t, twice, "seq %d was found twice", seq)
 				round[seq] = n
 			}
-			slices.Sort(found)
 			tr.done(l, missing, found)
 			for seq := range m.visible {
 				_, seen := round[seq]
@@ -114,19 +125,7 @@ func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
 		clear(m.open)
 		for n := range 60 {
 			l := tr.plan(m.snapshot(m.lastSeq), 20)
-			var found, missing []int64
-			for _, seq := range l.gaps {
-				if m.visible[seq] {
-					found = append(found, seq)
-				}
-			}
-			for seq := l.from + 1; seq <= l.to; seq++ {
-				if m.visible[seq] {
-					found = append(found, seq)
-				} else {
-					missing = append(missing, seq)
-				}
-			}
+			found, missing := m.read(l)
 			for _, seq := range found {
 				round[seq] = rounds + n
 			}
@@ -141,6 +140,9 @@ func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
 			for b := range m.visible {
 				if m.committed[a] < m.inserted[b] {
 					require.LessOrEqual(t, round[a], round[b], "seq %d was committed before %d was inserted", a, b)
+				}
+				if a < b && m.xact[a] == m.xact[b] {
+					require.LessOrEqual(t, round[a], round[b], "seq %d and %d are of one transaction", a, b)
 				}
 			}
 		}

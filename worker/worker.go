@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,7 +95,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	manager, err := lease.New(lease.Config{Backend: w.cfg.Leases, ID: w.member, Duration: w.cfg.LeaseDuration, Partitions: meta.Partitions,
-		Handler: owner{w}, DrainTimeout: w.cfg.DrainTimeout, Logger: w.log})
+		Handler: owner{w}, DrainTimeout: w.cfg.DrainTimeout, Logger: w.cfg.Logger})
 	if err != nil {
 		return fmt.Errorf("start lease manager: %w", err)
 	}
@@ -159,15 +160,37 @@ func (w *Worker) prepare(ctx context.Context) (store.Meta, error) {
 				w.log.Error("the sequence outbox_events_seq hands out numbers in blocks: order by commit is not kept and cursors stand still; "+
 					"run ALTER SEQUENCE outbox_events_seq CACHE 1", "cache", meta.SequenceCache)
 			}
-			return meta, nil
+			if err = w.storeRoutes(ctx); err == nil {
+				return meta, nil
+			}
 		case errors.As(err, &schema):
 			return meta, fmt.Errorf("start worker: %w", err)
-		case ctx.Err() != nil:
+		}
+		if ctx.Err() != nil {
 			return meta, ctx.Err()
 		}
 		w.databaseFailedLocked("start", err)
 		w.wait(ctx, retryDelay(failures))
 	}
+}
+
+// storeRoutes gives the database this worker's routes, if it has any and they differ: inserts without a stream go by them.
+func (w *Worker) storeRoutes(ctx context.Context) error {
+	if len(w.cfg.Routes) == 0 {
+		return nil
+	}
+	var want []store.Route
+	for _, r := range w.cfg.Routes {
+		for _, topic := range r.Topics {
+			want = append(want, store.Route{Topic: topic, Stream: r.Stream})
+		}
+	}
+	have, err := w.cfg.Database.Routes(ctx)
+	if err != nil || slices.Equal(have, want) {
+		return err
+	}
+	w.log.Info("the database gets this worker's routes; events inserted without a stream go by them", "had", len(have), "has", len(want))
+	return w.cfg.Database.ReplaceRoutes(ctx, want)
 }
 
 // listener keeps a LISTEN alive; each notification ends the feed's sleep.
