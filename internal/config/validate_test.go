@@ -68,6 +68,10 @@ func TestRoutesAndStreams(t *testing.T) {
 				`routes[4].topics at outlane.yaml:6 has "", which is empty; want a pattern such as payout.>`,
 			},
 		},
+		"one problem for each field": {
+			"routes:\n- {topics: ['a..b', '>.a'], stream: A}\n",
+			[]string{`routes[0].topics at outlane.yaml:2 has "a..b", which has an empty part between dots; remove it`},
+		},
 		"a route that never counts": {
 			"routes:\n- {topics: ['a.*.c', 'b.>'], stream: A}\n- {topics: ['b.c'], stream: B}\n",
 			[]string{`routes[1].topics at outlane.yaml:3 has "b.c", which never counts: "b.>" in routes[0] comes first; move it up or remove it`},
