@@ -117,7 +117,7 @@ func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []
 		return nil, false, err
 	}
 	more = fresh >= limit || len(events)-fresh >= limit
-	kept := full(events, limit, maxBytes, func(i int) int64 { return stored[i] })
+	kept := full(events, stored, limit, maxBytes)
 	more = more || len(kept) < len(events)
 	kept, whole, err := s.bodies(ctx, kept, maxBytes)
 	if err != nil {
@@ -127,13 +127,18 @@ func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []
 }
 
 // full returns the events, by seq, that make a page: until one of the bounds is reached, and then the rest of the last one's number.
-func full(events []Event, limit, maxBytes int, size func(int) int64) []Event {
+// stored is what bodies take in the table, which counts while they were left out.
+func full(events []Event, stored []int64, limit, maxBytes int) []Event {
 	var bytes int64
 	for i, e := range events {
 		if i > 0 && (i >= limit || bytes >= int64(maxBytes)) && e.Seq != events[i-1].Seq {
 			return events[:i]
 		}
-		bytes += size(i)
+		if e.Omitted {
+			bytes += stored[i]
+		} else {
+			bytes += int64(len(e.Payload) + len(e.Headers))
+		}
 	}
 	return events
 }
