@@ -37,8 +37,8 @@ type Lease struct {
 	// Holder is the ID of a member, or "" for none. In a record that somebody edited it can be anything.
 	Holder string
 
-	// Version differs after each change of the record, like the resource version of a Kubernetes object. It is compared for equality and nothing
-	// else. A partition that has no record has Version "".
+	// Version differs after each Swap, like the resource version of a Kubernetes object. It is compared for equality and nothing else. After an
+	// edit by hand the version, the holder, or both differ. A partition that has no record has Version "".
 	Version string
 }
 

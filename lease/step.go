@@ -27,14 +27,14 @@ type slot struct {
 	lease  string             // version of the lease by which it is ours
 	cancel context.CancelFunc // ends the running Release
 
-	tried string    // version of the lease that a swap was last tried on
-	again time.Time // when, if that is still its version, another one may be tried
+	tried Lease     // what a swap was last tried on
+	again time.Time // when, if that is still what is seen, another one may be tried
 	given bool      // that swap took effect
 }
 
 // settled says whether no earlier write of ours can still be behind what is seen.
 func (s *slot) settled(l Lease, at time.Time) bool {
-	return s.tried != l.Version || !at.Before(s.again)
+	return s.tried != l || !at.Before(s.again)
 }
 
 // plan is what a step has found to do.
@@ -242,7 +242,7 @@ func (m *Manager) swap(ctx context.Context, todo plan) {
 	for _, change := range todo.swaps {
 		p := change.Lease.Partition
 		s := &m.slots[p]
-		s.tried, s.again, s.given = change.Lease.Version, again, slices.Contains(done, p)
+		s.tried, s.again, s.given = change.Lease, again, slices.Contains(done, p)
 		switch {
 		case s.given && todo.takes[p]:
 			taken++

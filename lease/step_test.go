@@ -22,7 +22,7 @@ func TestAPartitionIsNotTakenBackWhileAHandoverMayBeUnderWay(t *testing.T) {
 	require.NoError(t, err)
 	now := time.Unix(100, 0)
 	alone := view{at: now, revision: 1, members: map[string]Member{"me": {ID: "me"}}, leases: []Lease{{Holder: "me", Version: "7"}}}
-	m.slots[0] = slot{state: drained, lease: "7", tried: "7", again: now.Add(time.Second)}
+	m.slots[0] = slot{state: drained, lease: "7", tried: alone.leases[0], again: now.Add(time.Second)}
 
 	todo := m.decide(alone)
 	require.Empty(t, todo.gained)
@@ -32,7 +32,7 @@ func TestAPartitionIsNotTakenBackWhileAHandoverMayBeUnderWay(t *testing.T) {
 	alone.at = now.Add(time.Second)
 	require.Equal(t, []int{0}, m.decide(alone).gained)
 
-	m.slots[0] = slot{state: drained, lease: "7", tried: "7", again: now.Add(time.Minute)}
+	m.slots[0] = slot{state: drained, lease: "7", tried: alone.leases[0], again: now.Add(time.Minute)}
 	alone.leases = []Lease{{Holder: "me", Version: "8"}}
 	require.Equal(t, []int{0}, m.decide(alone).gained, "the record has changed, so that the handover cannot take effect any more")
 }

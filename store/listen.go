@@ -21,14 +21,19 @@ const (
 // come one at a time, from this goroutine. It has a connection of its own and returns when that breaks or ctx ends, always with an
 // error; ErrNoSession if there can be none.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
-	err := s.listen(ctx, wake)
+	return s.listenOn(ctx, wake, channelName, s.name)
+}
+
+// listenOn listens on the channel that a statement returns.
+func (s *Store) listenOn(ctx context.Context, wake func(), channelName string, args ...any) error {
+	err := s.listen(ctx, wake, channelName, args...)
 	if s.foundPooler(err) {
 		err = ErrNoSession
 	}
 	return s.failed("listen", err)
 }
 
-func (s *Store) listen(ctx context.Context, wake func()) error {
+func (s *Store) listen(ctx context.Context, wake func(), channelName string, args ...any) error {
 	if s.pooled.Load() {
 		return ErrNoSession
 	}
@@ -46,7 +51,7 @@ func (s *Store) listen(ctx context.Context, wake func()) error {
 		_ = conn.Close(end)
 	}()
 	var channel string
-	if err := conn.QueryRow(begin, channelName, s.name).Scan(&channel); err != nil {
+	if err := conn.QueryRow(begin, channelName, args...).Scan(&channel); err != nil {
 		return err
 	}
 	if _, err := conn.Exec(begin, "LISTEN "+channel); err != nil {

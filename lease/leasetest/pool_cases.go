@@ -15,7 +15,7 @@ import (
 // quick is the duration of members that are to be found dead, patient that of members that must not be, however loaded the machine is.
 const (
 	quick   = time.Second
-	patient = 4 * time.Second
+	patient = 3 * time.Second
 )
 
 func poolCases() []Case {
@@ -235,7 +235,7 @@ func testKill(t *testing.T, pool Pool) {
 }
 
 func testSlow(t *testing.T, pool Pool) {
-	slow := Start(t, pool, "slow", 4*patient) // renews less often than the others' duration
+	slow := Start(t, pool, "slow", 5*patient) // renews less often than the others' duration
 	others := start(t, pool, quick, "a", "b", "c")
 	settled(t, pool, append(others, slow)...)
 	others[0].Kill() // found dead after the others' duration, and again

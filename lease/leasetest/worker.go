@@ -32,7 +32,7 @@ type Worker struct {
 // Option changes the configuration of a Worker.
 type Option func(*lease.Config)
 
-// Start starts a member with the given duration. If the test has not stopped it, it is killed at the end.
+// Start starts a member with the given duration. The test's end stops it.
 func Start(t testing.TB, pool Pool, name string, d time.Duration, options ...Option) *Worker {
 	t.Helper()
 	w := &Worker{Way: NewFaults(pool.Backend(t)), done: make(chan error, 1), state: map[int]string{}, t: t}
@@ -51,7 +51,7 @@ func Start(t testing.TB, pool Pool, name string, d time.Duration, options ...Opt
 	}()
 	t.Cleanup(func() {
 		w.Unhold()
-		w.Kill()
+		w.Way.Set(Sound)
 		w.stop()
 		<-w.done
 		require.Empty(t, w.Wrong(), "calls of the handler out of order")
