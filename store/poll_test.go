@@ -12,15 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/pgtest"
-	"github.com/outlane/outlane/migrations"
 )
 
 // quiet is a database on a server where nothing else takes transaction ids.
 func quiet(t *testing.T) *database {
 	t.Helper()
 	url := pgtest.StartServer(t, pgtest.Setting("autovacuum", "off")).URL("postgres")
-	_, err := migrations.Up(ctx, url, "public", migrations.Options{Partitions: testPartitions})
-	require.NoError(t, err)
+	migrateUp(t, url)
 	return databaseAt(t, url)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/pgtest"
+	"github.com/outlane/outlane/migrations"
 	"github.com/outlane/outlane/partition"
 )
 
@@ -141,4 +142,10 @@ func seqsOf(events []Event) []int64 {
 		seqs = append(seqs, e.Seq)
 	}
 	return seqs
+}
+
+func migrateUp(t testing.TB, url string) {
+	t.Helper()
+	_, err := migrations.Up(ctx, url, "public", migrations.Options{Partitions: testPartitions})
+	require.NoError(t, err)
 }
