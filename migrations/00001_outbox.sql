@@ -56,6 +56,10 @@ CREATE TABLE outbox_events (
     autovacuum_analyze_scale_factor = 0.05
 );
 
+-- Bodies are not compressed: they live for a short time, the producer's transaction need not pay for it, and their size is known unread.
+ALTER TABLE outbox_events ALTER COLUMN payload SET STORAGE EXTERNAL, ALTER COLUMN payload_bytes SET STORAGE EXTERNAL,
+    ALTER COLUMN headers SET STORAGE EXTERNAL;
+
 -- No index of this table may name a column that a mark writes (processed, processed_at, error, attempts), or marks stop being HOT.
 CREATE INDEX outbox_events_lane ON outbox_events (stream, partition, seq);
 CREATE INDEX outbox_events_seq_order ON outbox_events (seq);

@@ -19,7 +19,7 @@ import (
 	"github.com/outlane/outlane/internal/history"
 	"github.com/outlane/outlane/internal/natstest"
 	"github.com/outlane/outlane/internal/pgtest"
-	"github.com/outlane/outlane/lease/leasetest"
+	"github.com/outlane/outlane/lease"
 	"github.com/outlane/outlane/migrations"
 	"github.com/outlane/outlane/publish"
 	"github.com/outlane/outlane/store"
@@ -38,7 +38,6 @@ type env struct {
 	js   jetstream.JetStream
 	db   *pgxpool.Pool
 	log  *logBuffer
-	mem  *leasetest.Memory
 }
 
 func newEnv(t *testing.T, partitions int) *env {
@@ -60,7 +59,7 @@ func newEnvOn(t *testing.T, url string) *env {
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	server := natstest.Start(t)
-	return &env{t: t, url: url, via: url, nats: server, js: natstest.JetStream(t, server.URL), db: db, log: &logBuffer{}, mem: &leasetest.Memory{}}
+	return &env{t: t, url: url, via: url, nats: server, js: natstest.JetStream(t, server.URL), db: db, log: &logBuffer{}}
 }
 
 // stream creates a stream. The defaults allow fast publishing.
@@ -96,7 +95,7 @@ func (e *env) start(change ...func(*worker.Config)) *member {
 		}
 	}})
 	require.NoError(e.t, err)
-	cfg := worker.Config{ID: fmt.Sprintf("w%d", workers.next()), Database: db, Broker: broker, Leases: e.mem.Backend(e.t), LeaseDuration: 2 * time.Second,
+	cfg := worker.Config{ID: fmt.Sprintf("w%d", workers.next()), Database: db, Broker: broker, Leases: lease.NewPostgres(db), LeaseDuration: 2 * time.Second,
 		DrainTimeout: ceiling, Logger: slog.New(slog.NewJSONHandler(e.log, nil))}
 	for _, c := range change {
 		c(&cfg)

@@ -204,11 +204,12 @@ func (w *Worker) publishFailed(l *lane, err error) {
 
 // outage makes l wait, or its whole stream.
 func (w *Worker) outage(l *lane, reason string, err error) {
-	w.setState(l, reason, err.Error())
 	if l.id.Stream != "" && concernsStream(reason) {
 		w.streamDown(l.stream, reason, err)
+		w.setState(l, reason, err.Error())
 		return
 	}
+	w.setState(l, reason, err.Error())
 	l.failures++
 	w.retryLater(l, backoff(l.failures))
 }
