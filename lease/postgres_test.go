@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/pgtest"
+	"github.com/outlane/outlane/internal/postgres"
 	"github.com/outlane/outlane/lease"
 	"github.com/outlane/outlane/lease/leasetest"
+	"github.com/outlane/outlane/migrations"
 	"github.com/outlane/outlane/store"
 )
 
@@ -41,7 +43,9 @@ func openStore(t testing.TB, url string) *store.Store {
 	return db
 }
 
-func (p *postgresPool) Backend(t testing.TB) lease.Backend { return lease.NewPostgres(openStore(t, p.url)) }
+func (p *postgresPool) Backend(t testing.TB) lease.Backend {
+	return lease.NewPostgres(openStore(t, p.url))
+}
 
 func (p *postgresPool) read(t testing.TB) (members []lease.Member, leases []lease.Lease) {
 	t.Helper()
@@ -92,4 +96,87 @@ func (p *postgresPool) SetDuration(t testing.TB, id string, d time.Duration) {
 func TestContractOnPostgres(t *testing.T) {
 	t.Parallel()
 	leasetest.Run(t, func(t *testing.T) leasetest.Pool { return newPostgresPool(t, direct) })
+}
+
+// Behind a pooler there is no LISTEN, and statements go another way. The cases are those that differ by it.
+func TestContractThroughPgbouncer(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"a member joins, renews and leaves",
+		"a swap takes effect only on what was seen",
+		"of many takers one wins",
+		"a watch shows all and confirms it",
+		"one member holds all, five more get their shares",
+		"a member that stops hands over without a gap",
+		"a killed member's partitions are taken",
+	}
+	for _, c := range leasetest.Cases() {
+		if !slices.Contains(names, c.Name) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Test(t, newPostgresPool(t, func(url string) string { return pgtest.StartPgbouncer(t, url) }))
+		})
+	}
+}
+
+// privatePool is a pool on a server of its own, which the test may treat badly.
+func privatePool(t *testing.T) (*pgtest.Server, *postgresPool) {
+	t.Helper()
+	server := pgtest.StartServer(t)
+	url := server.Database("pool")
+	_, err := migrations.Up(t.Context(), url, "public", migrations.Options{Partitions: leasetest.Partitions})
+	require.NoError(t, err)
+	return server, &postgresPool{url: url, db: openStore(t, url)}
+}
+
+const (
+	duration = 3 * time.Second
+	ceiling  = leasetest.Ceiling
+)
+
+func settle(t *testing.T, pool leasetest.Pool, workers ...*leasetest.Worker) {
+	t.Helper()
+	require.Eventually(t, func() bool { return leasetest.Unsettled(t, pool, workers) == "" }, ceiling, 10*time.Millisecond)
+}
+
+func TestAServerThatIsAwayForLongCostsNoPartition(t *testing.T) {
+	t.Parallel()
+	server, pool := privatePool(t)
+	workers := []*leasetest.Worker{
+		leasetest.Start(t, pool, "a", duration), leasetest.Start(t, pool, "b", duration), leasetest.Start(t, pool, "c", duration),
+	}
+	settle(t, pool, workers...)
+	outlast := func(what string) {
+		t.Helper()
+		for _, w := range workers {
+			require.Eventually(t, func() bool {
+				s := w.Status()
+				return s.Err != nil && time.Since(s.SeenAt) > duration+duration/2
+			}, ceiling, 10*time.Millisecond, what)
+		}
+	}
+	server.Stop(postgres.Immediate)
+	outlast("a server that crashed")
+	server.Start()
+	for _, w := range workers {
+		require.Eventually(t, func() bool { return w.Status().Err == nil }, ceiling, 10*time.Millisecond)
+	}
+	server.Freeze()
+	outlast("a server that is silent")
+	server.Thaw()
+	settle(t, pool, workers...)
+	for _, w := range workers {
+		_, lost := w.Counts()
+		require.Zero(t, lost)
+	}
+
+	server.Freeze()
+	stopped := make(chan error, 1)
+	go func() { stopped <- workers[0].Stop() }()
+	require.Error(t, <-stopped, "it does not hang with the server")
+	require.Empty(t, workers[0].Has())
+	server.Thaw()
+	settle(t, pool, workers[1:]...)
 }
