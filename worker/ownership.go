@@ -173,7 +173,7 @@ func (w *Worker) claim(ctx context.Context, partitions []int) error {
 			w.kick(l)
 		}
 	}
-	w.log.Info("partitions claimed", "count", len(parts), "partitions", ranges(partitions), "took", time.Since(began).Round(time.Millisecond))
+	w.log.Info("partitions claimed", "count", len(parts), "partitions", ranges(partitions), "took", time.Since(began).Round(time.Millisecond).String())
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (w *Worker) activate(claims []store.Claim, began time.Time) []*part {
 		p := &part{n: c.Partition, epoch: c.Epoch, verified: began, lanes: make(map[string]*lane),
 			cursors: make(map[string]store.LaneCursor), parked: make(map[store.Lane]map[string]struct{})}
 		for _, l := range c.Lanes {
-			p.cursors[l.Lane.Stream] = l
+			p.cursors[l.Stream] = l
 		}
 		for _, k := range c.ParkedKeys {
 			if p.parked[k.Lane] == nil {

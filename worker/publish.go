@@ -99,10 +99,10 @@ func (w *Worker) published(l *lane, name string, events []store.Event, streamSeq
 	defer w.mu.Unlock()
 	l.streamSeq = max(l.streamSeq, int64(streamSeq))
 	l.failures = 0
-	w.setState(l, "", "")
 	if l.stream.down {
 		w.streamUp(l.stream)
 	}
+	w.setState(l, "", "")
 	if l.part.state == partStopped {
 		return
 	}
@@ -243,30 +243,27 @@ func (w *Worker) streamDown(s *stream, reason string, err error) {
 
 // streamUp ends the stream's wait.
 func (w *Worker) streamUp(s *stream) {
-	s.down, s.probe, s.failures, s.retryAt = false, nil, 0, time.Time{}
 	w.log.Info("stream takes events again", "stream", s.name, "mode", w.cfg.Broker.Mode(s.name))
 	w.cfg.Metrics.streamUp.WithLabelValues(s.name).Set(1)
 	w.eachLane(s, func(l *lane) {
 		if l.state.reason == s.reason {
-			w.setState(l, "", "")
+			w.setState(l, "", "") // before the stream counts as up: its lanes' waits are not news one by one
 		}
-		w.kick(l)
 	})
+	s.down, s.probe, s.failures, s.retryAt = false, nil, 0, time.Time{}
+	w.eachLane(s, w.kick)
 }
 
 // BrokerChanged is to be called when the connection to NATS changes. A new connection ends the waits of all streams.
-func (w *Worker) BrokerChanged(connected bool, reason string) {
+func (w *Worker) BrokerChanged(connected bool, _ string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if connected == w.brokerUp {
 		return
 	}
-	w.brokerUp = connected
-	if !connected {
-		w.log.Warn("no connection to NATS; delivery waits", "reason", reason)
+	if w.brokerUp = connected; !connected {
 		return
 	}
-	w.log.Info("connected to NATS")
 	for _, s := range w.streams {
 		s.failures, s.retryAt = 0, time.Time{}
 		w.eachLane(s, w.kick)

@@ -98,7 +98,7 @@ func (w *Worker) setState(l *lane, reason, detail string) {
 		w.log.Warn("lane waits", "stream", l.id.Stream, "partition", l.id.Partition, "reason", reason, "detail", detail)
 	} else if reason == "" && !l.stream.down {
 		w.log.Info("lane flows again", "stream", l.id.Stream, "partition", l.id.Partition, "reason", l.state.reason,
-			"waited", time.Since(l.state.since).Round(time.Millisecond))
+			"waited", time.Since(l.state.since).Round(time.Millisecond).String())
 	}
 	l.state.reason, l.state.detail, l.state.since = reason, detail, time.Now()
 	w.changedLanes[l] = struct{}{}
