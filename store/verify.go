@@ -37,19 +37,24 @@ SELECT e.id, e.seq, e.stream, e.topic, e.partition, e.partition_key, e.xact, e.x
   LEFT JOIN {schema}.outbox_dead_letters d ON d.event_id = e.id
   LEFT JOIN {schema}.outbox_parked_events p ON p.event_id = e.id`
 
-	sqlVerifyPage = sqlVerifyRows + `
- WHERE e.seq >= $1 AND (e.seq, e.id) > ($1, $2) AND e.seq <= $3
- ORDER BY e.seq, e.id
- LIMIT $4`
+	// A page is a range of numbers, not a number of rows: so no plan, however wrong the statistics, reads more than a page.
+	sqlVerifyPage = sqlVerifyRows + ` WHERE e.seq > $1 AND e.seq <= $2 ORDER BY e.seq`
+
+	sqlVerifyNext = `SELECT coalesce(min(seq), 0) FROM {schema}.outbox_events WHERE seq > $1`
 
 	sqlVerifyByID  = sqlVerifyRows + ` WHERE e.id = ANY ($1)`
 	sqlVerifyBySeq = sqlVerifyRows + ` WHERE e.seq = ANY ($1)`
 )
 
-// VerifyPage returns events in the order of (seq, id), at most limit of them, behind the event (after, afterID) and with a seq of at most
-// upto. Every page is a snapshot of its own.
-func (s *Store) VerifyPage(ctx context.Context, after int64, afterID string, upto int64, limit int) ([]VerifyRow, error) {
-	return s.verifyRows(ctx, make([]VerifyRow, 0, limit), sqlVerifyPage, after, afterID, upto, limit)
+// VerifyPage returns the events with after < seq <= upto, in order. Every page is a snapshot of its own.
+func (s *Store) VerifyPage(ctx context.Context, after, upto int64) ([]VerifyRow, error) {
+	return s.verifyRows(ctx, nil, sqlVerifyPage, after, upto)
+}
+
+// VerifyNext returns the lowest seq above after, 0 if there is none: where to go on behind an empty page.
+func (s *Store) VerifyNext(ctx context.Context, after int64) (seq int64, err error) {
+	err = s.run(ctx, "find the next event to verify", call{sql: sqlVerifyNext, args: []any{after}, row: func(r pgx.Rows) error { return r.Scan(&seq) }})
+	return seq, err
 }
 
 // VerifyByID returns the events with these ids, in no order.

@@ -20,11 +20,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/outlane/outlane/internal/city"
+	"github.com/outlane/outlane/internal/sandbox"
 )
 
 // Options say how big the demo is. Zero values take what Defaults says.
@@ -64,24 +63,24 @@ var ErrFailed = errors.New("the demo found faults")
 const drainPatience = time.Minute
 
 type demo struct {
-	opts    Options
-	dir     string
-	show    *display
-	servers *servers
-	workers []*worker
-	load    *load
-	faults  faults
+	opts   Options
+	show   *display
+	box    *sandbox.Sandbox
+	load   *load
+	faults faults
 }
 
 // Run runs the demo, and prints what happens and a summary to opts.Out.
 func Run(ctx context.Context, opts Options) (err error) {
 	d := &demo{opts: opts, show: newDisplay(opts.Out, opts.Width)}
-	defer d.show.end()
-	if d.dir, err = os.MkdirTemp("", "outlane-demo-"); err != nil {
-		return fmt.Errorf("make a folder for the demo: %w", err)
+	defer d.show.clear()
+	d.show.say("starting a private Postgres and a NATS server")
+	if d.box, err = sandbox.Start(ctx, opts.Program, d.config()); err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.start(ctx); err != nil {
+		d.showLogs()
 		return err
 	}
 	if err := d.play(ctx); err != nil {
@@ -93,14 +92,14 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if !opts.Keep {
-		result.unclean = d.stopWorkers()
+		result.unclean = d.box.StopWorkers()
 	}
 	d.show.clear()
 	result.print(opts.Out)
 	if opts.Keep {
 		d.printAddresses()
 		<-ctx.Done()
-		result.unclean = d.stopWorkers()
+		result.unclean = d.box.StopWorkers()
 	}
 	if !result.good() {
 		d.showLogs()
@@ -109,37 +108,22 @@ func Run(ctx context.Context, opts Options) (err error) {
 	return nil
 }
 
-// start brings up the servers, the schema, the streams and the workers.
+// start makes the schema, the streams and the workers.
 func (d *demo) start(ctx context.Context) error {
-	config := filepath.Join(d.dir, "outlane.yaml")
-	if err := os.WriteFile(config, d.config(), 0o644); err != nil {
-		return fmt.Errorf("write the workers' configuration: %w", err)
-	}
-	d.show.say("starting a private Postgres and a NATS server")
-	var err error
-	if d.servers, err = startServers(ctx, d.dir); err != nil {
-		return err
-	}
-	env := d.servers.environment(config)
 	d.show.say("outlane migrate up --partitions %d", d.opts.Partitions)
-	if err := d.command(ctx, env, "migrate", "up", "--partitions", fmt.Sprint(d.opts.Partitions)); err != nil {
+	if err := d.box.Command(ctx, "migrate", "up", "--partitions", fmt.Sprint(d.opts.Partitions)); err != nil {
 		return err
 	}
 	d.show.say("outlane streams apply: %d streams", len(city.Streams))
-	if err := d.command(ctx, env, "streams", "apply"); err != nil {
+	if err := d.box.Command(ctx, "streams", "apply"); err != nil {
 		return err
 	}
-	if err := d.servers.connect(ctx); err != nil {
-		return err
+	if _, err := d.box.DB.Exec(ctx, ledger); err != nil {
+		return fmt.Errorf("create the city's ledger: %w", err)
 	}
 	d.show.say("starting %d workers", d.opts.Workers)
 	for i := range d.opts.Workers {
-		w, err := newWorker(d.opts.Program, fmt.Sprintf("worker-%d", i+1), d.dir, env)
-		if err != nil {
-			return err
-		}
-		d.workers = append(d.workers, w)
-		if err := w.start(); err != nil {
+		if _, err := d.box.StartWorker(fmt.Sprintf("worker-%d", i+1)); err != nil {
 			return err
 		}
 	}
@@ -147,7 +131,7 @@ func (d *demo) start(ctx context.Context) error {
 }
 
 // config is the workers' configuration file.
-func (d *demo) config() []byte {
+func (d *demo) config() string {
 	text := fmt.Sprintf("partitionKeyField: team_id\nlease: {backend: postgres, duration: %s}\nroutes:\n", d.opts.Lease)
 	for _, s := range city.Streams {
 		policy := "skip"
@@ -160,32 +144,30 @@ func (d *demo) config() []byte {
 	for _, s := range city.Streams {
 		text += fmt.Sprintf("  - {name: %s, subjects: [%q], storage: file, duplicateWindow: 2m}\n", s.Name, s.Subject)
 	}
-	return []byte(text)
+	return text
 }
 
 func (d *demo) close() error {
 	if d.load != nil {
 		d.load.stop()
 	}
-	d.stopWorkers()
-	err := d.servers.close()
-	return errors.Join(err, os.RemoveAll(d.dir))
+	return d.box.Close()
 }
 
 func (d *demo) printAddresses() {
-	out := d.opts.Out
-	_, _ = fmt.Fprintf(out, "\nStill running; end it with Ctrl-C.\n\n  export OUTLANE_DATABASE_URL=%q\n  export OUTLANE_NATS_URL=%q\n  export OUTLANE_CONFIG=%q\n\n",
-		d.servers.databaseURL, d.servers.nats.URL(), filepath.Join(d.dir, "outlane.yaml"))
-	for _, w := range d.workers {
-		_, _ = fmt.Fprintf(out, "  %s  http://%s/metrics  %s\n", w.id, w.addr, w.log) // to the terminal
+	// To the terminal; nobody is told if it is gone.
+	_, _ = fmt.Fprintf(d.opts.Out, "\nStill running; end it with Ctrl-C.\n\n  export OUTLANE_DATABASE_URL=%q\n  export OUTLANE_NATS_URL=%q\n  export OUTLANE_CONFIG=%q\n\n",
+		d.box.DatabaseURL, d.box.NATS.URL(), d.box.ConfigFile)
+	for _, w := range d.box.Workers {
+		_, _ = fmt.Fprintf(d.opts.Out, "  %s  http://%s/metrics  %s\n", w.ID, w.Addr, w.Log)
 	}
 }
 
 // showLogs prints the end of each worker's log.
 func (d *demo) showLogs() {
-	for _, w := range d.workers {
-		if tail := w.tail(); tail != "" {
-			_, _ = fmt.Fprintf(d.opts.Out, "\nthe end of the log of %s:\n%s\n", w.id, tail)
+	for _, w := range d.box.Workers {
+		if tail := w.Tail(); tail != "" {
+			_, _ = fmt.Fprintf(d.opts.Out, "\nthe end of the log of %s:\n%s\n", w.ID, tail) // as above
 		}
 	}
 }

@@ -15,6 +15,15 @@ import (
 	"github.com/outlane/outlane/internal/city"
 )
 
+// ledger is the table of the city's own business, which its transactions write besides the outbox.
+const ledger = `CREATE TABLE city_ledger (
+	id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	team   text NOT NULL,
+	what   text NOT NULL,
+	amount bigint NOT NULL,
+	at     timestamptz NOT NULL DEFAULT now()
+)`
+
 // load is the producers: they run the city's transactions, many at a time, at a given pace.
 type load struct {
 	db     *pgxpool.Pool
@@ -62,11 +71,14 @@ func startLoad(ctx context.Context, db *pgxpool.Pool, opts Options) *load {
 	return l
 }
 
+// longestCatchUp is how far the load may be behind its pace and still catch up.
+const longestCatchUp = 50 * time.Millisecond
+
 // pace hands out transactions as time goes by, or as fast as they are taken once fullSpeed is set. The poisoned one comes a third of the way.
 func (l *load) pace(ctx context.Context, opts Options, work chan<- city.Transaction) error {
 	c := city.New(city.Options{Teams: opts.Teams, Seed: opts.Seed, RollBacks: 0.03, Pauses: 0.01, LongestPause: 1500 * time.Millisecond})
 	poisoned := false
-	began := time.Now()
+	due := time.Now()
 	for events := 0; events < opts.Events; {
 		t := c.Next()
 		if !poisoned && events >= opts.Events/3 {
@@ -75,13 +87,14 @@ func (l *load) pace(ctx context.Context, opts Options, work chan<- city.Transact
 		if !t.RollBack {
 			events += len(t.Events)
 		}
-		if due := began.Add(time.Duration(events) * time.Second / time.Duration(opts.Rate)); !l.fullSpeed.Load() {
-			if wait := time.Until(due); wait > time.Millisecond {
-				select {
-				case <-time.After(wait):
-				case <-ctx.Done():
-					return ctx.Err()
-				}
+		due = due.Add(time.Duration(len(t.Events)) * time.Second / time.Duration(opts.Rate))
+		if wait := time.Until(due); wait < -longestCatchUp {
+			due = time.Now() // a machine that had no time is not punished with a burst
+		} else if wait > time.Millisecond && !l.fullSpeed.Load() {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 		select {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/outlane/outlane/internal/sandbox"
 )
 
 const (
-	watchEvery    = 200 * time.Millisecond
-	reconnectWait = 100 * time.Millisecond
+	watchEvery = 200 * time.Millisecond
 	// stepPatience bounds each wait for the pool to do what it should within seconds.
 	stepPatience = 45 * time.Second
 )
@@ -19,7 +21,8 @@ type window struct{ from, to time.Time }
 
 // faults are what the demo broke, and when.
 type faults struct {
-	victim     string
+	member     string // that was killed
+	victim     string // its worker
 	killedAt   time.Time
 	partitions map[int]time.Time // of the victim → when another worker had claimed it
 	outage     window
@@ -30,7 +33,7 @@ type faults struct {
 // play inserts the events and breaks things meanwhile. It returns when the pool has stored what it could.
 func (d *demo) play(ctx context.Context) error {
 	d.show.say("inserting %s events of %d teams, about %s a second", count(int64(d.opts.Events)), d.opts.Teams, count(int64(d.opts.Rate)))
-	d.load = startLoad(ctx, d.servers.db, d.opts)
+	d.load = startLoad(ctx, d.box.DB, d.opts)
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	defer func() { cancel(); <-watched }()
@@ -77,15 +80,15 @@ func (d *demo) watch(ctx context.Context) {
 		case <-ticker.C:
 		}
 		state := "NATS is away"
-		if d.servers.conn.IsConnected() {
+		if d.box.JetStream.Conn().IsConnected() {
 			state = "NATS is up"
-			if n, err := d.ask(ctx); err == nil {
+			if n, err := d.box.Stored(ctx); err == nil {
 				stored = n
 			}
 		}
 		alive := 0
-		for _, w := range d.workers {
-			if w.alive() {
+		for _, w := range d.box.Workers {
+			if w.Alive() {
 				alive++
 			}
 		}
@@ -93,13 +96,6 @@ func (d *demo) watch(ctx context.Context) {
 		d.show.status(fmt.Sprintf("committed %s of %s, stored %s, waiting %s, %d workers, %s", count(committed), count(int64(d.opts.Events)),
 			count(stored), count(max(0, committed-stored)), alive, state))
 	}
-}
-
-// ask counts the stored messages; a server that is away makes it fail soon.
-func (d *demo) ask(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return d.servers.stored(ctx)
 }
 
 // until asks every few milliseconds until the answer is true.
@@ -133,7 +129,7 @@ func (d *demo) reach(ctx context.Context, events int64) error {
 // awaitStored waits until no more than the given number of committed events is not stored.
 func (d *demo) awaitStored(ctx context.Context, patience time.Duration, most int64) error {
 	return until(ctx, patience, func() (bool, error) {
-		stored, err := d.ask(ctx)
+		stored, err := d.box.Stored(ctx)
 		return err == nil && d.load.committed.Load()-stored <= most, ctx.Err()
 	})
 }
@@ -147,85 +143,74 @@ func (d *demo) calm(ctx context.Context, from time.Time) error {
 	return nil
 }
 
-// awaitOwners waits until the pool owns every partition.
+// awaitOwners waits until every worker owns partitions, and together all of them.
 func (d *demo) awaitOwners(ctx context.Context) error {
 	err := until(ctx, stepPatience, func() (bool, error) {
-		owners, err := d.owners(ctx)
-		n := 0
-		for _, o := range owners {
-			n += len(o)
+		claims, err := d.box.Claims(ctx)
+		members := map[string]bool{}
+		for _, c := range claims {
+			members[c.Member] = true
 		}
-		return n == d.opts.Partitions && len(owners) == d.opts.Workers, err
+		return len(claims) == d.opts.Partitions && len(members) == d.opts.Workers && !members[d.faults.member], err
 	})
 	if err != nil {
-		d.showLogs()
-		return fmt.Errorf("wait for the workers to take the partitions: %w", err)
+		return fmt.Errorf("wait for the workers to share the partitions: %w", err)
 	}
 	return nil
 }
 
-// owners maps each worker to its partitions and when it claimed them.
-func (d *demo) owners(ctx context.Context) (map[string]map[int]time.Time, error) {
-	rows, err := d.servers.db.Query(ctx, "SELECT owner, partition, claimed_at FROM outlane_partitions WHERE owner IS NOT NULL")
-	if err != nil {
-		return nil, fmt.Errorf("ask for the partitions' owners: %w", err)
-	}
-	defer rows.Close()
-	owners := map[string]map[int]time.Time{}
-	for rows.Next() {
-		var (
-			owner string
-			part  int
-			at    time.Time
-		)
-		if err := rows.Scan(&owner, &part, &at); err != nil {
-			return nil, fmt.Errorf("read the partitions' owners: %w", err)
+// busiest is the member with the most partitions, and its worker.
+func (d *demo) busiest(claims map[int]sandbox.Claim) (string, *sandbox.Worker, error) {
+	owned := map[string]int{}
+	member := ""
+	for _, c := range claims {
+		if owned[c.Member]++; owned[c.Member] > owned[member] {
+			member = c.Member
 		}
-		if owners[owner] == nil {
-			owners[owner] = map[int]time.Time{}
-		}
-		owners[owner][part] = at
 	}
-	return owners, rows.Err()
+	for _, w := range d.box.Workers {
+		if strings.HasPrefix(member, w.ID+"-") || member == w.ID {
+			return member, w, nil
+		}
+	}
+	return "", nil, fmt.Errorf("find the worker behind the member %q: there is none", member)
 }
 
 // killWorker ends a worker by SIGKILL, waits until the others have its partitions, and starts it again.
 func (d *demo) killWorker(ctx context.Context) error {
-	owners, err := d.owners(ctx)
+	before, err := d.box.Claims(ctx)
 	if err != nil {
 		return err
 	}
-	victim := d.workers[0]
-	for _, w := range d.workers {
-		if len(owners[w.id]) > len(owners[victim.id]) {
-			victim = w
+	f := &d.faults
+	member, victim, err := d.busiest(before)
+	if err != nil {
+		return err
+	}
+	f.member, f.victim, f.partitions = member, victim.ID, map[int]time.Time{}
+	owned := 0
+	for _, c := range before {
+		if c.Member == member {
+			owned++
 		}
 	}
-	f := &d.faults
-	f.victim, f.partitions = victim.id, map[int]time.Time{}
-	d.show.say("SIGKILL for %s, which owns %d partitions", victim.id, len(owners[victim.id]))
-	victim.kill()
+	d.show.say("SIGKILL for %s, which owns %d partitions", victim.ID, owned)
+	victim.Kill()
 	f.killedAt = time.Now()
 	err = until(ctx, stepPatience, func() (bool, error) {
-		now, err := d.owners(ctx)
-		if err != nil {
-			return false, err
-		}
-		for _, w := range d.workers {
-			for part, at := range now[w.id] {
-				_, lost := owners[victim.id][part]
-				if _, taken := f.partitions[part]; lost && !taken && w != victim {
-					f.partitions[part] = at
-				}
+		now, err := d.box.Claims(ctx)
+		for part, c := range now {
+			if _, taken := f.partitions[part]; before[part].Member == member && c.Member != member && !taken {
+				f.partitions[part] = c.At
 			}
 		}
-		return len(f.partitions) == len(owners[victim.id]), nil
+		return len(f.partitions) == owned, err
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the other workers to take over: %w", err)
 	}
-	d.show.say("the others have its partitions, %s later; starting %s again", span(time.Since(f.killedAt)), victim.id)
-	if err := victim.start(); err != nil {
+	d.show.say("the others have its partitions, %s later; starting %s again", span(time.Since(f.killedAt)), victim.ID)
+	if err := victim.Start(); err != nil {
 		return err
 	}
 	if err := d.awaitOwners(ctx); err != nil {
@@ -238,13 +223,13 @@ func (d *demo) killWorker(ctx context.Context) error {
 func (d *demo) stopNATS(ctx context.Context) error {
 	d.show.say("stopping NATS for %s", d.opts.Outage)
 	d.faults.outage.from = time.Now()
-	d.servers.nats.Stop()
+	d.box.NATS.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(time.Until(d.faults.outage.from.Add(d.opts.Outage))):
 	}
-	if err := d.servers.nats.Start(); err != nil {
+	if err := d.box.NATS.Start(); err != nil {
 		return fmt.Errorf("start NATS again: %w", err)
 	}
 	d.faults.outage.to = time.Now()

@@ -34,7 +34,7 @@ type result struct {
 // judge checks every event, as `outlane verify` does, and measures.
 func (d *demo) judge(ctx context.Context) (*result, error) {
 	d.show.say("checking every event, as outlane verify does")
-	s, err := store.Open(store.Config{URL: d.servers.databaseURL, ApplicationName: "outlane demo"})
+	s, err := store.Open(store.Config{URL: d.box.DatabaseURL, ApplicationName: "outlane demo"})
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
@@ -42,7 +42,7 @@ func (d *demo) judge(ctx context.Context) (*result, error) {
 	r := &result{load: d.load, faults: &d.faults, opts: d.opts}
 	m := measure{result: r, perSecond: map[int64]int{}}
 	r.report, err = verify.Run(ctx, verify.Options{
-		Store: s, JetStream: d.servers.js, Complete: true, OnMessage: m.take,
+		Store: s, JetStream: d.box.JetStream, Complete: true, OnMessage: m.take,
 		Progress: func(p verify.Progress) {
 			d.show.status(fmt.Sprintf("%s: %s of %s", p.Step, count(p.Done), count(p.Total)))
 		},

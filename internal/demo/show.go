@@ -63,8 +63,6 @@ func (s *display) clear() {
 	}
 }
 
-func (s *display) end() { s.clear() }
-
 // count writes a number with commas.
 func count(n int64) string {
 	digits := strconv.FormatInt(n, 10)

@@ -13,6 +13,8 @@ type Progress struct {
 	Done, Total int64
 }
 
+const linesEvery = 10 * time.Second
+
 // Bar returns a function for Options.Progress that draws a bar on a terminal of the given width, and a function that clears it.
 func Bar(w io.Writer, width int) (show func(Progress), done func()) {
 	const text = 48 // room for the step and the numbers
@@ -32,15 +34,15 @@ func Bar(w io.Writer, width int) (show func(Progress), done func()) {
 	return show, func() { _, _ = fmt.Fprint(w, "\r\x1b[K") }
 }
 
-// Lines returns a function for Options.Progress that writes a line at the start of each step, and every ten seconds.
+// Lines returns a function for Options.Progress that writes a line at the end of each step, and every ten seconds.
 func Lines(w io.Writer) func(Progress) {
-	step, next := "", time.Time{}
+	next := time.Now().Add(linesEvery)
 	return func(p Progress) {
 		now := time.Now()
-		if p.Step == step && now.Before(next) {
+		if p.Done < p.Total && now.Before(next) {
 			return
 		}
-		step, next = p.Step, now.Add(10*time.Second)
+		next = now.Add(linesEvery)
 		_, _ = fmt.Fprintf(w, "%s: %d of %d (%d%%)\n", p.Step, p.Done, p.Total, percent(p)) // as above
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/outlane/outlane/store"
 )
 
-const pageRows = 10_000
+// pageSpan is how many numbers a page has; rows may be fewer, as some were never committed or are archived.
+const pageSpan = 10_000
 
 // readTable gives the checker every event, page by page; the next page is fetched while one is taken in.
 func (c *check) readTable(ctx context.Context) error {
@@ -21,22 +22,28 @@ func (c *check) readTable(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(pages)
-		after, afterID := c.opts.After, ""
-		for {
-			page, err := c.opts.Store.VerifyPage(ctx, after, afterID, c.upto, pageRows)
+		for after := c.opts.After; after < c.upto; {
+			end := min(after+pageSpan, c.upto)
+			page, err := c.opts.Store.VerifyPage(ctx, after, end)
 			if err != nil {
 				return err
 			}
 			if len(page) == 0 {
-				return nil
+				next, err := c.opts.Store.VerifyNext(ctx, end)
+				if err != nil || next == 0 {
+					return err
+				}
+				after = next - 1
+				continue
 			}
-			after, afterID = page[len(page)-1].Seq, page[len(page)-1].ID
+			after = end
 			select {
 			case pages <- page:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
+		return nil
 	})
 	group.Go(func() error {
 		for page := range pages {
@@ -49,13 +56,14 @@ func (c *check) readTable(ctx context.Context) error {
 		}
 		return nil
 	})
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	c.progress("reading the table", c.upto-c.opts.After, c.upto-c.opts.After)
+	return nil
 }
 
 func (c *check) take(ctx context.Context, row store.VerifyRow) error {
-	if row.Seq <= c.opts.After {
-		return nil // the first page begins at it, whatever its id
-	}
 	target := row.Stream
 	if target == "" {
 		var err error

@@ -343,23 +343,49 @@ func work(f *fixture, s jetstream.Stream) {
 	require.NoError(f.t, m.DoubleAck(f.ctx))
 }
 
-func TestManyEvents(t *testing.T) {
-	f := newFixture(t)
-	const n = 25_000
+// bulk inserts events, as if by one transaction after the other, and stores them.
+func (f *fixture) bulk(n int) {
+	f.t.Helper()
 	f.exec("INSERT INTO outbox_events (id, stream, topic, partition_key) SELECT 'e' || i, 'S', 's.x', 'k' || i % 50 FROM generate_series(1, $1) i", n)
-	f.exec("UPDATE outbox_events SET processed = seq % 2 = 0")
+	f.exec("UPDATE outbox_events SET xact = seq::text::xid8, xact_oldest = seq::text::xid8")
 	rows, err := f.db.Query(f.ctx, "SELECT id, seq::text, partition::text FROM outbox_events e ORDER BY e.seq")
-	require.NoError(t, err)
+	require.NoError(f.t, err)
 	for rows.Next() {
 		var id, seq, part string
-		require.NoError(t, rows.Scan(&id, &seq, &part))
+		require.NoError(f.t, rows.Scan(&id, &seq, &part))
 		msg := nats.NewMsg("s.x")
 		msg.Header = nats.Header{nats.MsgIdHdr: {id}, "Outlane-Seq": {seq}, "Outlane-Partition": {part}}
 		_, err := f.js.PublishMsgAsync(msg)
-		require.NoError(t, err)
+		require.NoError(f.t, err)
 	}
-	require.NoError(t, rows.Err())
+	require.NoError(f.t, rows.Err())
 	<-f.js.PublishAsyncComplete()
+}
+
+func TestStreamThatForgetsWhileItIsRead(t *testing.T) {
+	f := newFixture(t, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, MaxAge: time.Hour})
+	const n = 12_000 // more than are read ahead
+	f.bulk(n)
+	f.exec("UPDATE outbox_events SET processed = true")
+	s, err := f.js.Stream(f.ctx, "S")
+	require.NoError(t, err)
+	f.opts.OnMessage = func(m history.Message) {
+		if m.StreamSeq == 1 {
+			require.NoError(t, s.Purge(f.ctx, jetstream.WithPurgeSequence(n-10)))
+		}
+	}
+	r := f.run()
+	require.True(t, r.Clean())
+	require.NotZero(t, r.Expired)
+	require.EqualValues(t, n, r.Expired+r.Stored)
+	require.Contains(t, strings.Join(r.Notes, "\n"), "faster than they were read")
+}
+
+func TestManyEvents(t *testing.T) {
+	f := newFixture(t)
+	const n = 25_000
+	f.bulk(n)
+	f.exec("UPDATE outbox_events SET processed = seq % 2 = 0")
 	var last []verify.Progress
 	f.opts.Progress = func(p verify.Progress) {
 		require.LessOrEqual(t, p.Done, p.Total)
@@ -371,6 +397,17 @@ func TestManyEvents(t *testing.T) {
 	require.Zero(t, r.Lost+r.Doubled+r.OutOfOrder)
 	require.Len(t, r.First, 20)
 	require.True(t, slices.ContainsFunc(last, func(p verify.Progress) bool { return p.Step == "reading S" && p.Done == p.Total }))
+}
+
+func TestHolesInTheNumbers(t *testing.T) {
+	f := newFixture(t)
+	f.many(4)
+	f.exec("UPDATE outbox_events SET seq = seq * 1000000000000 WHERE id IN ('e3', 'e4')")
+	f.deliver("e1", "e2", "e3")
+	r := f.run()
+	require.EqualValues(t, 3, r.Checked)
+	require.EqualValues(t, 1, r.Waiting)
+	require.True(t, r.Clean())
 }
 
 func TestServersThatAreAway(t *testing.T) {
@@ -407,10 +444,10 @@ func TestProgressLines(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	show := verify.Lines(&text)
-	for _, p := range []verify.Progress{{"a", 1, 10}, {"a", 10, 10}, {"b", 0, 0}} {
+	for _, p := range []verify.Progress{{"a", 1, 10}, {"a", 10, 10}, {"b", 1, 3}, {"b", 3, 3}} {
 		show(p)
 	}
-	require.Equal(t, "a: 1 of 10 (10%)\nb: 0 of 0 (0%)\n", text.String())
+	require.Equal(t, "a: 10 of 10 (100%)\nb: 3 of 3 (100%)\n", text.String())
 }
 
 func TestProgressBar(t *testing.T) {
