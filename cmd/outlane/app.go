@@ -100,11 +100,11 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(a.err, options))
 }
 
-// openStore prepares the database of the configuration, without connecting to it.
-func (a *app) openStore(logger *slog.Logger, name string) (*store.Store, error) {
+// openStore prepares the database of the configuration, for at most so many connections, without connecting to it.
+func (a *app) openStore(logger *slog.Logger, name string, connections int) (*store.Store, error) {
 	d := a.cfg.Database
 	s, err := store.Open(store.Config{
-		URL: d.URL, Schema: d.Schema, MaxConns: int32(d.MaxConnections), Pooler: d.Pooler, ApplicationName: name,
+		URL: d.URL, Schema: d.Schema, MaxConns: int32(connections), Pooler: d.Pooler, ApplicationName: name,
 		StatementTimeout: d.StatementTimeout, Logger: logger,
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *app) openStore(logger *slog.Logger, name string) (*store.Store, error) 
 // connect prepares the connection to NATS, without waiting for it. onState may be nil.
 func (a *app) connect(logger *slog.Logger, name string, onState func(connected bool, reason string)) (*publish.Broker, error) {
 	n := a.cfg.NATS
-	c := publish.Config{MinDuplicateWindow: resendWithin(a.cfg),
+	c := publish.Config{MinDuplicateWindow: a.cfg.ResendWithin(),
 		URL: n.URL, Name: name, Username: n.User, Password: n.Password, Token: n.Token,
 		CredsFile: n.CredsFile, NKeyFile: n.NKeyFile, TLSCAFile: n.TLS.CA, TLSCertFile: n.TLS.Cert, TLSKeyFile: n.TLS.Key,
 		InboxPrefix: n.InboxPrefix, AckTimeout: n.AckTimeout, Logger: logger, OnState: onState,
@@ -140,7 +140,7 @@ func (a *app) withStore(cmd *cobra.Command, do func(context.Context, *store.Stor
 	if _, err := a.load(cmd, "database.url"); err != nil {
 		return err
 	}
-	s, err := a.openStore(slog.New(slog.DiscardHandler), "outlane "+cmd.Name())
+	s, err := a.openStore(slog.New(slog.DiscardHandler), "outlane "+cmd.Name(), a.cfg.Database.MaxConnections)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,7 +140,8 @@ func (a *app) printDeadLetters(entries []store.DeadLetterEntry, more bool) error
 		}
 		rows = append(rows, []string{
 			e.EventID, laneName(e.Lane), e.Topic, cut(e.Key, longestKey), e.CreatedAt.Local().Format(time.DateTime), count(int64(e.Attempts)),
-			parked, state, e.Reason, cut(e.Error, longestError),
+			parked, state, e.Reason,
+			cut(strings.TrimPrefix(e.Error, e.Reason+": "), longestError),
 		})
 	}
 	if err := table(a.out, rows); err != nil {
@@ -313,10 +315,13 @@ func (a *app) printResolved(f format, r resolution, results []resolvedView) erro
 	return nil
 }
 
-func laneName(lane store.Lane) string {
-	stream := lane.Stream
+func streamName(stream string) string {
 	if stream == "" {
-		stream = "(no stream)"
+		return "(no stream)"
 	}
-	return fmt.Sprintf("%s/%d", stream, lane.Partition)
+	return stream
+}
+
+func laneName(lane store.Lane) string {
+	return fmt.Sprintf("%s/%d", streamName(lane.Stream), lane.Partition)
 }

@@ -64,7 +64,7 @@ func (a *app) migrateUp() *cobra.Command {
 		if err != nil {
 			return a.explainMigration(err)
 		}
-		s, err := a.openStore(slog.New(slog.DiscardHandler), "outlane migrate")
+		s, err := a.openStore(slog.New(slog.DiscardHandler), "outlane migrate", cfg.Database.MaxConnections)
 		if err != nil {
 			return err
 		}

@@ -73,10 +73,16 @@ type laneView struct {
 type stuckView struct {
 	What   string     `json:"what"` // "lane", "key" or "partitions"
 	Name   string     `json:"name"`
+	Lane   *laneID    `json:"lane"` // of a lane or a key
 	Reason string     `json:"reason"`
 	Detail string     `json:"detail"`
 	Since  *time.Time `json:"since"` // null if nobody knows
 	Owner  string     `json:"owner"`
+}
+
+type laneID struct {
+	Stream    string `json:"stream"`
+	Partition int    `json:"partition"`
 }
 
 const (
@@ -188,7 +194,10 @@ func (r *report) setStuckLanes(states []store.LaneState, owners []string) {
 			continue
 		}
 		since := st.Since
-		r.Stuck = append(r.Stuck, stuckView{What: "lane", Name: laneName(st.Lane), Reason: st.Reason, Detail: st.Detail, Since: &since, Owner: st.Member})
+		r.Stuck = append(r.Stuck, stuckView{
+			What: "lane", Name: laneName(st.Lane), Lane: &laneID{st.Lane.Stream, st.Lane.Partition}, Reason: st.Reason, Detail: st.Detail, Since: &since,
+			Owner: st.Member,
+		})
 		for i := range r.Streams {
 			if r.Streams[i].Stream == st.Lane.Stream {
 				r.Streams[i].StuckLanes++
@@ -207,7 +216,8 @@ func (r *report) setStuckKeys(entries []store.DeadLetterEntry, owners []string) 
 		listed++
 		since := e.CreatedAt
 		r.Stuck = append(r.Stuck, stuckView{
-			What: "key", Name: laneName(e.Lane) + " " + e.Key, Reason: "dead_letter", Since: &since, Owner: ownerOf(owners, e.Lane),
+			What: "key", Name: laneName(e.Lane) + " " + e.Key, Lane: &laneID{e.Lane.Stream, e.Lane.Partition}, Reason: "dead_letter", Since: &since,
+			Owner:  ownerOf(owners, e.Lane),
 			Detail: fmt.Sprintf("%s is a dead letter (%s); %s parked; decide with outlane dlq", e.EventID, e.Reason, count(e.Parked)),
 		})
 	}

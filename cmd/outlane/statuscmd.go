@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -148,12 +150,8 @@ func writeStreams(b *bytes.Buffer, r report) error {
 	}
 	rows := [][]string{{"STREAM", "WAITING", "OLDEST", "WAITING LANES", "STUCK LANES", "DEAD LETTERS", "PARKED"}}
 	for _, s := range r.Streams {
-		name := s.Stream
-		if name == "" {
-			name = "(no stream)"
-		}
 		rows = append(rows, []string{
-			cut(name, longestName), waiting(s.lagView), age(s.lagView), count(int64(s.WaitingLanes)), count(int64(s.StuckLanes)), count(s.DeadLetters), count(s.Parked),
+			cut(streamName(s.Stream), longestName), waiting(s.lagView), age(s.lagView), count(int64(s.WaitingLanes)), count(int64(s.StuckLanes)), count(s.DeadLetters), count(s.Parked),
 		})
 	}
 	return section(b, rows)
@@ -183,20 +181,53 @@ func writeStuck(b *bytes.Buffer, r report) error {
 		return say(b, "nothing is stuck")
 	}
 	rows := [][]string{{"STUCK", "SINCE", "REASON", "DETAIL"}}
-	for _, s := range r.Stuck[:min(len(r.Stuck), shownStuck)] {
+	groups := gather(r.Stuck)
+	for _, s := range groups[:min(len(groups), shownStuck)] {
 		since := ""
 		if s.Since != nil {
 			since = fmt.Sprintf("%s (%s)", s.Since.Local().Format(time.TimeOnly), span(max(r.Time.Sub(*s.Since), 0)))
 		}
-		rows = append(rows, []string{s.What + " " + cut(s.Name, longestName), since, s.Reason, cut(s.Detail, longestCause)})
+		detail := strings.TrimPrefix(s.Detail, s.Reason+": ")
+		rows = append(rows, []string{s.What + " " + cut(s.Name, longestName), since, s.Reason, cut(detail, longestCause)})
 	}
 	if err := table(b, rows); err != nil {
 		return err
 	}
-	if more := len(r.Stuck) - shownStuck; more > 0 {
+	if more := len(groups) - shownStuck; more > 0 {
 		return say(b, "and %d more: see -o json", more)
 	}
 	return nil
+}
+
+// gather makes one line of all the lanes of a stream that wait for the same, since the first of them began to.
+func gather(stuck []stuckView) []stuckView {
+	type cause struct{ stream, reason string }
+	var lines []stuckView
+	at, partitions := map[cause]int{}, map[cause][]int{}
+	for _, s := range stuck {
+		if s.What != "lane" {
+			lines = append(lines, s)
+			continue
+		}
+		c := cause{s.Lane.Stream, s.Reason}
+		i, known := at[c]
+		if !known {
+			i = len(lines)
+			at[c] = i
+			lines = append(lines, s)
+		}
+		partitions[c] = append(partitions[c], s.Lane.Partition)
+		if s.Since.Before(*lines[i].Since) {
+			lines[i].Since = s.Since
+		}
+	}
+	for c, i := range at {
+		if n := len(partitions[c]); n > 1 {
+			slices.Sort(partitions[c])
+			lines[i].What, lines[i].Name = fmt.Sprintf("%d lanes", n), streamName(c.stream)+"/"+ranges(partitions[c])
+		}
+	}
+	return lines
 }
 
 func section(b *bytes.Buffer, rows [][]string) error {

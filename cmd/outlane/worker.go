@@ -46,11 +46,17 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	log := a.logger().With("worker", id)
-	db, err := a.openStore(log, "outlane worker "+id)
+	db, err := a.openStore(log, "outlane worker "+id, cfg.Database.MaxConnections)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	// Renewals have connections of their own, so that no load can make a worker miss one.
+	leases, err := a.openStore(log, "outlane leases "+id, leaseConnections)
+	if err != nil {
+		return err
+	}
+	defer leases.Close()
 	var w atomic.Pointer[worker.Worker]
 	broker, err := a.connect(log, "outlane worker "+id, func(connected bool, reason string) {
 		if w := w.Load(); w != nil {
@@ -62,7 +68,7 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 	}
 	defer broker.Close()
 	c := workerConfig(cfg, id)
-	c.Database, c.Broker, c.Leases, c.Logger = db, broker, lease.NewPostgres(db), log
+	c.Database, c.Broker, c.Leases, c.Logger = db, broker, lease.NewPostgres(leases), log
 	made, err := worker.New(c)
 	if err != nil {
 		return usageError{err}
@@ -100,14 +106,8 @@ func runBoth(ctx context.Context, w *worker.Worker, listener net.Listener) error
 	return failed
 }
 
-// maxBackoff is the longest pause of a lane between two tries.
-const maxBackoff = time.Minute
-
-// resendWithin is how long after its first try an event may be sent again when nothing but this worker, or its connection, has failed: its
-// successor waits for the lease to run out, or a lane for its backoff, and both for answers. Streams must remember ids for longer.
-func resendWithin(cfg *config.Config) time.Duration {
-	return cfg.Lease.Duration + maxBackoff + 2*cfg.NATS.AckTimeout
-}
+// leaseConnections are beside database.maxConnections.
+const leaseConnections = 2
 
 func workerConfig(cfg *config.Config, id string) worker.Config {
 	c := worker.Config{

@@ -183,3 +183,30 @@ func TestWorkerThatCannotStart(t *testing.T) {
 	require.Equal(t, 1, r.code, r.err)
 	require.Contains(t, r.err, "address already in use; choose another http.addr")
 }
+
+func TestSecondSignalEndsADrain(t *testing.T) {
+	t.Parallel()
+	db, nats := pgtest.Migrated(t, 1), natstest.StartProcess(t)
+	makeStream(t, nats.URL, "PAY", "pay.>")
+	p := start(t, []string{
+		"OUTLANE_DATABASE_URL=" + db, "OUTLANE_NATS_URL=" + nats.URL, "OUTLANE_HTTP_ADDR=127.0.0.1:0",
+		"OUTLANE_NATS_ACK_TIMEOUT=20s", "OUTLANE_WORKER_DRAIN_TIMEOUT=1h",
+	}, "worker")
+	addr := p.find(t, "serving probes and metrics")["addr"]
+	insert := func(id string) {
+		pgtest.Exec(t, db, `INSERT INTO outbox_events (id, stream, topic, payload) VALUES ('`+id+`', 'PAY', 'pay.out', '{}')`)
+	}
+	published := func() bool {
+		return strings.Contains(get(addr, "/metrics").body, `outlane_events_published_total{stream="PAY"} 1`)
+	}
+	insert("first")
+	require.Eventually(t, published, ceiling, 10*time.Millisecond)
+	nats.Freeze(t)
+	insert("stays under way")
+	require.Eventually(t, func() bool {
+		answer := get(addr, "/metrics")
+		return answer.code == http.StatusOK && !strings.Contains(answer.body, "\noutlane_memory_bytes 0\n")
+	}, ceiling, 10*time.Millisecond)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 1, p.stop(t, os.Interrupt))
+}

@@ -55,7 +55,7 @@ type Database struct {
 	URLFile          string        `name:"urlFile" default:"" help:"File that holds the URL."`
 	Schema           string        `name:"schema" default:"public" flag:"schema" help:"Schema of Outlane's tables."`
 	Pooler           string        `name:"pooler" default:"auto" oneof:"auto|none|transaction" help:"Whether a pooler in transaction mode, such as pgbouncer, stands between. auto finds out."`
-	MaxConnections   int           `name:"maxConnections" default:"8" min:"2" max:"1000" help:"Most connections of one process."`
+	MaxConnections   int           `name:"maxConnections" default:"8" min:"2" max:"1000" help:"Most connections that statements use at a time. A worker has up to four more: two for its leases, two for LISTEN."`
 	StatementTimeout time.Duration `name:"statementTimeout" default:"30s" min:"1s" max:"1h" help:"How long a statement may take."`
 }
 
@@ -72,7 +72,7 @@ type NATS struct {
 	NKeyFile     string        `name:"nkeyFile" default:"" help:"File with an nkey seed, instead of a user. Read again at each connection."`
 	TLS          TLS           `name:"tls"`
 	InboxPrefix  string        `name:"inboxPrefix" default:"" help:"Subject under which answers arrive, for accounts that restrict it. Empty: _INBOX."`
-	AckTimeout   time.Duration `name:"ackTimeout" default:"5s" min:"100ms" max:"5m" help:"How long a stream may take to acknowledge before the events are sent again."`
+	AckTimeout   time.Duration `name:"ackTimeout" default:"5s" min:"100ms" max:"5m" help:"How long a stream may take to acknowledge before the events are sent again. The duplicate window of streams must be at least lease.duration, 60s and twice this together."`
 }
 
 // TLS are the files of a TLS connection to NATS.
@@ -114,4 +114,13 @@ type Stream struct {
 	Retention         string        `name:"retention" default:"" oneof:"limits|interest|workqueue" help:"What lets a message be removed."`
 	Discard           string        `name:"discard" default:"" oneof:"new|old" help:"When the stream is full: refuse new messages, which then wait in the outbox, or remove old ones."`
 	AllowBatchPublish *bool         `name:"allowBatchPublish" help:"Whether events may be stored in fast batches (nats-server 2.14 or later). Left out: where the server can."`
+}
+
+// longestBackoff is the longest pause of a lane between two tries.
+const longestBackoff = time.Minute
+
+// ResendWithin is how long after its first try an event may be sent again when nothing but one worker, or its connection, has failed: its
+// successor waits for the lease to run out, or a lane for its backoff, and both for answers. Streams must remember ids for that long.
+func (c *Config) ResendWithin() time.Duration {
+	return c.Lease.Duration + longestBackoff + 2*c.NATS.AckTimeout
 }

@@ -164,6 +164,10 @@ func (c *Config) validateStreams(bad *problems) {
 		if r := s.Replicas; r == 2 || r == 4 {
 			c.fault(bad, path+".replicas", "is %d; want 1, 3 or 5", r)
 		}
+		if least := c.ResendWithin(); s.DuplicateWindow > 0 && s.DuplicateWindow < least {
+			c.fault(bad, path+".duplicateWindow", "is %s; want at least %s, which is lease.duration, 60s and twice nats.ackTimeout together",
+				formatDuration(s.DuplicateWindow), formatDuration(least))
+		}
 		if s.MaxAge > 0 && s.DuplicateWindow > s.MaxAge {
 			c.fault(bad, path+".duplicateWindow", "is %s, above maxAge of %s; lower it", formatDuration(s.DuplicateWindow), formatDuration(s.MaxAge))
 		}

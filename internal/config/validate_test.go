@@ -94,6 +94,10 @@ func TestRoutesAndStreams(t *testing.T) {
 				"streams[2].name at outlane.yaml:4 is A, as that of streams[0]; keep one",
 			},
 		},
+		"a duplicate window that a resend outlasts": {
+			"lease: {duration: 20s}\nstreams:\n- {name: A, subjects: [a], duplicateWindow: 89s}\n- {name: B, subjects: [b], duplicateWindow: 90s}\n",
+			[]string{"streams[0].duplicateWindow at outlane.yaml:3 is 1m29s; want at least 1m30s, which is lease.duration, 60s and twice nats.ackTimeout together"},
+		},
 		"numbers that do not go together": {
 			"streams:\n- {name: A, subjects: [a], replicas: 2, maxAge: 1m, duplicateWindow: 2m}\n",
 			[]string{
