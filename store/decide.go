@@ -17,7 +17,7 @@ const (
 		FROM {schema}.outbox_dead_letters d
 		WHERE ($1 = '' OR d.event_id = $1) AND ($2::text IS NULL OR d.stream = $2) AND ($3::int IS NULL OR d.partition = $3)
 			AND ($4 = '' OR d.topic = $4) AND ($5::text IS NULL OR d.partition_key = $5) AND ($6 OR d.resolved_at IS NULL)
-			AND (d.seq, d.event_id) > ($7, $8)
+			AND (d.seq, d.event_id) > ($7, $8) AND (d.blocks OR NOT $10::boolean)
 		ORDER BY d.seq, d.event_id LIMIT $9`
 
 	findDeadLetter = `SELECT d.partition FROM {schema}.outbox_dead_letters d WHERE d.event_id = $1`
@@ -57,7 +57,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, f DeadLetterFilter) ([]Dead
 	}
 	var list []DeadLetterEntry
 	err := s.run(ctx, "list dead letters", call{sql: listDeadLetters,
-		args: []any{f.EventID, f.Stream, f.Partition, f.Topic, f.Key, f.Resolved, f.AfterSeq, f.AfterID, f.Limit},
+		args: []any{f.EventID, f.Stream, f.Partition, f.Topic, f.Key, f.Resolved, f.AfterSeq, f.AfterID, f.Limit, f.Blocking},
 		row: func(r pgx.Rows) error {
 			var d DeadLetterEntry
 			var resolvedAt *time.Time

@@ -121,6 +121,7 @@ type DeadLetterFilter struct {
 	Topic     string
 	Key       *string
 	Resolved  bool // list resolved entries as well
+	Blocking  bool // list only those behind which events of their key are parked
 	Limit     int  // 0: 1000
 
 	// To go on after a full page: its last entry.

@@ -251,7 +251,8 @@ func eachPage(ctx context.Context, s *store.Store, filter store.DeadLetterFilter
 		if len(entries) < page {
 			return nil
 		}
-		filter.AfterSeq = entries[len(entries)-1].Seq
+		last := entries[len(entries)-1]
+		filter.AfterSeq, filter.AfterID = last.Seq, last.EventID
 	}
 }
 

@@ -116,7 +116,7 @@ func lookAt(ctx context.Context, s *store.Store, schema string) (report, error) 
 	owners := r.setPool(pool)
 	r.setLanes(lags, owners)
 	r.setStuckLanes(states, owners)
-	blocked, err := s.ListDeadLetters(ctx, store.DeadLetterFilter{})
+	blocked, err := s.ListDeadLetters(ctx, store.DeadLetterFilter{Blocking: true, Limit: stuckKeys})
 	if err != nil {
 		return report{}, fmt.Errorf("read status: %w", err)
 	}
@@ -208,12 +208,7 @@ func (r *report) setStuckLanes(states []store.LaneState, owners []string) {
 
 // setStuckKeys lists the keys that wait behind a dead letter.
 func (r *report) setStuckKeys(entries []store.DeadLetterEntry, owners []string) {
-	listed := 0
 	for _, e := range entries {
-		if !e.Blocks || listed == stuckKeys {
-			continue
-		}
-		listed++
 		since := e.CreatedAt
 		r.Stuck = append(r.Stuck, stuckView{
 			What: "key", Name: laneName(e.Lane) + " " + e.Key, Lane: &laneID{e.Lane.Stream, e.Lane.Partition}, Reason: "dead_letter", Since: &since,

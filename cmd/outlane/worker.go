@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -81,12 +82,14 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("serve probes and metrics: %w; choose another http.addr (OUTLANE_HTTP_ADDR, --http-addr)", err)
 	}
 	log.Info("serving probes and metrics", "addr", listener.Addr().String(), "version", version)
-	return runBoth(ctx, made, listener)
+	return runBoth(ctx, made, listener, log)
 }
 
 // runBoth runs the worker with its HTTP server, which answers until the worker is done.
-func runBoth(ctx context.Context, w *worker.Worker, listener net.Listener) error {
-	server := &http.Server{Handler: w.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+func runBoth(ctx context.Context, w *worker.Worker, listener net.Listener, log *slog.Logger) error {
+	server := &http.Server{
+		Handler: w.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served := make(chan error, 1)
