@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/outlane/outlane/internal/demo"
 )
@@ -36,12 +35,7 @@ func (a *app) demo() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("find this program, to start workers: %w", err)
 		}
-		opts.Program, opts.Out = program, a.out
-		if file, ok := a.out.(*os.File); ok {
-			if width, _, err := term.GetSize(int(file.Fd())); err == nil {
-				opts.Width = width
-			}
-		}
+		opts.Program, opts.Out, opts.Width = program, a.out, terminalWidth(a.out)
 		if err := demo.Run(cmd.Context(), opts); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 
@@ -79,12 +80,23 @@ func (a *app) withStoreAndNATS(cmd *cobra.Command, do func(context.Context, *sto
 
 // progress shows how far a long command is on standard error: a bar on a terminal, a line now and then elsewhere. done ends it.
 func (a *app) progress() (show func(verify.Progress), done func()) {
-	if file, ok := a.err.(*os.File); ok {
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			return verify.Bar(a.err, width)
-		}
+	if width := terminalWidth(a.err); width > 0 {
+		return verify.Bar(a.err, width)
 	}
 	return verify.Lines(a.err), func() {}
+}
+
+// terminalWidth is the width of the terminal that w is, 0 if it is none.
+func terminalWidth(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+	const usual = 80 // of terminals that do not know their own
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return usual
 }
 
 // strict says which streams the configured routes fill in order of sequence. The first route that names the stream decides, as for a worker.

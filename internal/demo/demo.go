@@ -6,8 +6,9 @@
 //
 // Run returns nil only if every committed event is in its stream exactly once,
 // in order, or is the one poisoned event in the dead-letter list, and the
-// workers ended as told. What it started, it ends and removes, whatever
-// happens, also when its context ends. Servers listen on 127.0.0.1 only.
+// workers ended as told. What it started, it ends and removes, also when its
+// context ends. If it is killed, servers and workers end as well, and a folder
+// is left. Servers listen on 127.0.0.1 only.
 //
 // # What it does not promise
 //
@@ -59,6 +60,8 @@ var Least = map[string]int{"events": 6000, "teams": 2, "rate": 100}
 // ErrFailed is returned when the demo ran to its end and something was wrong; the summary says what.
 var ErrFailed = errors.New("the demo found faults")
 
+var errInterrupted = errors.New("interrupted")
+
 // drainPatience is how long the pool may take, after the last event, to store what is left.
 const drainPatience = time.Minute
 
@@ -79,16 +82,13 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.start(ctx); err != nil {
+	result, err := d.run(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case err != nil:
+		d.show.clear()
 		d.showLogs()
-		return err
-	}
-	if err := d.play(ctx); err != nil {
-		d.showLogs()
-		return err
-	}
-	result, err := d.judge(ctx)
-	if err != nil {
 		return err
 	}
 	if !opts.Keep {
@@ -106,6 +106,16 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return fmt.Errorf("%w: %s", ErrFailed, result.why())
 	}
 	return nil
+}
+
+func (d *demo) run(ctx context.Context) (*result, error) {
+	if err := d.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.play(ctx); err != nil {
+		return nil, err
+	}
+	return d.judge(ctx)
 }
 
 // start makes the schema, the streams and the workers.

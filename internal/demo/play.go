@@ -79,9 +79,9 @@ func (d *demo) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		state := "NATS is away"
+		state := "NATS away"
 		if d.box.JetStream.Conn().IsConnected() {
-			state = "NATS is up"
+			state = "NATS up"
 			if n, err := d.box.Stored(ctx); err == nil {
 				stored = n
 			}
@@ -93,8 +93,8 @@ func (d *demo) watch(ctx context.Context) {
 			}
 		}
 		committed := d.load.committed.Load()
-		d.show.status(fmt.Sprintf("committed %s of %s, stored %s, waiting %s, %d workers, %s", count(committed), count(int64(d.opts.Events)),
-			count(stored), count(max(0, committed-stored)), alive, state))
+		d.show.status(fmt.Sprintf("%s of %s committed, %s stored, %s waiting; %d workers, %s", count(committed),
+			count(int64(d.opts.Events)), count(stored), count(max(0, committed-stored)), alive, state))
 	}
 }
 

@@ -121,6 +121,10 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
+func both(sorted []time.Duration) string {
+	return span(quantile(sorted, 0.5)) + ", " + span(quantile(sorted, 0.99))
+}
+
 // why says what is wrong, or is empty.
 func (r *result) why() string {
 	var wrong []string
@@ -162,8 +166,8 @@ func (r *result) print(w io.Writer) {
 	row("doubled", count(v.Doubled), "")
 	row("dead letters", count(int64(len(r.letters))), "the poisoned event, refused as %s", r.reason)
 	row("rate", fmt.Sprintf("%s/s", count(int64(r.rate))), "from first to last, outage included; best second %s/s", count(int64(r.best)))
-	row("latency p50", span(quantile(r.quiet, 0.5)), "from commit to stored, of %s events at %s/s while nothing was broken", count(int64(len(r.quiet))), count(int64(r.opts.Rate)))
-	row("latency p99", span(quantile(r.quiet, 0.99)), "of all events, whatever was broken: p50 %s, p99 %s", span(quantile(r.all, 0.5)), span(quantile(r.all, 0.99)))
+	row("latency p50, p99", both(r.quiet), "from commit to stored, of %s events at %s/s while nothing was broken", count(int64(len(r.quiet))), count(int64(r.opts.Rate)))
+	row("in all p50, p99", both(r.all), "with takeover, outage and the rush at the end")
 	row("takeover", span(r.takeover), "from SIGKILL of %s to the first event of its partitions stored by another; all %d claimed after %s (lease %s)",
 		r.faults.victim, len(r.faults.partitions), span(r.allTakeover), r.opts.Lease)
 	row("NATS away", span(r.faults.outage.to.Sub(r.faults.outage.from)), "the pool had caught up %s after its return", span(r.faults.caughtUp))

@@ -55,7 +55,7 @@ func TestSummary(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	perfect().print(&text)
-	for _, line := range []string{"events +10 ", "stored +9 ", "lost +0", "out of order +0", "doubled +0", "dead letters +1 ", "rate ", "latency p50 ", "latency p99 ", "takeover "} {
+	for _, line := range []string{"events +10 ", "stored +9 ", "lost +0", "out of order +0", "doubled +0", "dead letters +1 ", "rate ", "latency p50, p99 ", "takeover "} {
 		require.Regexp(t, "(?m)^ +"+line, text.String())
 	}
 	require.NotContains(t, text.String(), "FAULTS")

@@ -97,6 +97,7 @@ type Fault struct {
 // Trim says what a stream has dropped by itself.
 type Trim int
 
+// What a stream may have dropped.
 const (
 	// Whole: every message ever stored is still there.
 	Whole Trim = iota

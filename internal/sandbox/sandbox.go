@@ -2,7 +2,7 @@
 // and outlane processes that use them.
 //
 // What it promises: Close ends and removes all of it, at any stage, and the servers and workers do not outlive this process (the workers on
-// Linux only). Servers listen on 127.0.0.1 only. What it does not promise: durability; Postgres runs without fsync.
+// Linux only); if it is killed, its folder is left. Servers listen on 127.0.0.1 only. What it does not promise: durability; Postgres runs without fsync.
 //
 // A Sandbox is for one goroutine, but for what its connections allow.
 package sandbox
