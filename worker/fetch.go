@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/outlane/outlane/internal/crash"
 	"github.com/outlane/outlane/store"
 )
 
@@ -32,6 +33,9 @@ func (w *Worker) fetcher(ctx context.Context) {
 		began := time.Now()
 		if active {
 			events, more, err = w.cfg.Database.Fetch(ctx, id, after, upto, late, limit, int(size))
+		}
+		if len(events) > 0 {
+			crash.At(crash.Fetched)
 		}
 		w.endFetch(l, events, upto, more, err, began)
 	}

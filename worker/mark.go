@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/outlane/outlane/internal/crash"
 	"github.com/outlane/outlane/store"
 )
 
@@ -41,7 +42,9 @@ func (w *Worker) marker(ctx context.Context) {
 			events += len(m.ids)
 		}
 		began := time.Now()
+		crash.At(crash.Marking)
 		fenced, err := w.cfg.Database.Mark(ctx, marks)
+		crash.At(crash.Marked)
 		if err == nil {
 			w.cfg.Metrics.markSeconds.Observe(time.Since(began).Seconds())
 			w.cfg.Metrics.markEvents.Observe(float64(events))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outlane/outlane/internal/crash"
 	"github.com/outlane/outlane/store"
 )
 
@@ -36,6 +37,7 @@ func (o owner) Release(ctx context.Context, n int) {
 		w.mu.Unlock()
 		return
 	}
+	crash.At(crash.Releasing)
 	w.stopPart(p, true)
 	stop := context.AfterFunc(ctx, func() {
 		w.mu.Lock()
@@ -50,6 +52,7 @@ func (o owner) Release(ctx context.Context, n int) {
 	w.mu.Unlock()
 	if drained {
 		w.savePartition(ctx, p)
+		crash.At(crash.Released)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,10 +152,12 @@ func (w *Worker) nextClaims(ctx context.Context) []int {
 // claim raises the partitions' epochs and starts their lanes.
 func (w *Worker) claim(ctx context.Context, partitions []int) error {
 	began := time.Now()
+	crash.At(crash.Claiming)
 	claims, err := w.cfg.Database.Claim(ctx, w.member, partitions)
 	if err != nil {
 		return err
 	}
+	crash.At(crash.Claimed)
 	parts := w.activate(claims, began)
 	// The streams are read after the feed has begun to hand over these partitions' rows: a stream is in the one or in the other.
 	streams, err := w.cfg.Database.Streams(ctx)

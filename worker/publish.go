@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outlane/outlane/publish"
+	"github.com/outlane/outlane/internal/crash"
 	"github.com/outlane/outlane/store"
 )
 
@@ -41,6 +42,7 @@ func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, ver
 		if err := w.cfg.Database.Park(ctx, l.part.epoch, l.id, events[:n]); err != nil {
 			return 0, err
 		}
+		crash.At(crash.Parked)
 		w.cfg.Metrics.parkedEvents.WithLabelValues(l.id.Stream).Add(float64(n))
 		return n, nil
 	}
@@ -64,10 +66,12 @@ func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, ver
 		msgs[i] = publish.Message{ID: e.ID, Topic: e.Topic, Key: e.Key, Seq: e.Seq, Partition: e.Partition,
 			Headers: e.Headers, ContentType: e.ContentType, Data: e.Payload}
 	}
+	crash.At(crash.Checked)
 	began := time.Now()
 	res := w.cfg.Broker.Publish(ctx, name, msgs)
 	took := time.Since(began)
 	if res.Stored > 0 {
+		crash.At(crash.Acknowledged)
 		w.published(l, name, events[:res.Stored], res.StreamSeq, took)
 	}
 	if res.Err == nil {
@@ -126,11 +130,13 @@ func (w *Worker) refused(ctx context.Context, l *lane, events []store.Event, res
 		w.cfg.Metrics.retries.WithLabelValues(l.id.Stream).Inc()
 		return res.Stored, &refusal{event: e, attempts: attempts, err: res.Err}
 	}
+	crash.At(crash.GivingUp)
 	err := w.cfg.Database.DeadLetter(ctx, store.DeadLetter{Event: e, Epoch: l.part.epoch, Reason: res.Err.Reason, Error: res.Err.Error(),
 		Attempts: attempts, Block: route.Block})
 	if err != nil {
 		return res.Stored, err
 	}
+	crash.At(crash.GaveUp)
 	w.cfg.Metrics.deadLetters.WithLabelValues(l.id.Stream, res.Err.Reason).Inc()
 	w.log.Warn("event is a dead letter", "event", e.ID, "seq", e.Seq, "stream", l.id.Stream, "partition", l.id.Partition, "topic", e.Topic,
 		"attempts", attempts, "reason", res.Err.Reason, "error", res.Err.Err, "blocks_key", route.Block)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/outlane/outlane/internal/crash"
 	"github.com/outlane/outlane/store"
 )
 
@@ -61,6 +62,7 @@ func (w *Worker) saveCursors(ctx context.Context, only *part) {
 			w.databaseFailedLocked("save_horizon", err)
 			return
 		}
+		crash.At(crash.HorizonSaved)
 	}
 	var fenced []int
 	if len(saves) > 0 {
@@ -69,6 +71,7 @@ func (w *Worker) saveCursors(ctx context.Context, only *part) {
 			w.databaseFailedLocked("save_cursors", err)
 			return
 		}
+		crash.At(crash.CursorsSaved)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

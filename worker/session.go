@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/outlane/outlane/internal/crash"
 )
 
 // session is what the feed compares each look with.
@@ -61,6 +63,7 @@ func (w *Worker) openSession(ctx context.Context) (session, error) {
 		if err := w.cfg.Database.SequenceReset(ctx, p.LastSeq); err != nil {
 			return session{}, fmt.Errorf("set cursors back: %w", err)
 		}
+		crash.At(crash.SequenceReset)
 		return session{}, fmt.Errorf("%w: its cursors were set back", errMoved)
 	}
 	w.mu.Lock()

@@ -1,0 +1,37 @@
+//go:build crashpoints
+
+package crash
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+var (
+	crashAt, crashCount = point("OUTLANE_CRASH_AT")
+	pauseAt, pauseCount = point("OUTLANE_PAUSE_AT")
+	crashed, paused     atomic.Int64
+)
+
+func point(variable string) (name string, count int64) {
+	name, n, _ := strings.Cut(os.Getenv(variable), ":")
+	count, err := strconv.ParseInt(n, 10, 64)
+	if err != nil {
+		count = 1
+	}
+	return name, count
+}
+
+// At kills or stops the process if the environment says so.
+func At(name string) {
+	if name == crashAt && crashed.Add(1) == crashCount {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	if name == pauseAt && paused.Add(1) == pauseCount {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
+}
