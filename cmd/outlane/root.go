@@ -47,7 +47,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	add("setup", a.migrate(), a.streams(), a.config())
-	add("run", a.worker(), a.demo())
+	add("run", a.worker(), a.demo(), a.bench())
 	add("operate", a.status(), a.dlq(), a.verify())
 	root.AddCommand(a.version(), &cobra.Command{Use: "settings", Short: "Every flag and variable of the configuration", Long: config.HelpText()})
 	checkArguments(root)
