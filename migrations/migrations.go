@@ -206,7 +206,7 @@ func Status(ctx context.Context, url, schema string) ([]Migration, error) {
 	for _, source := range p.ListSources() {
 		m := Migration{Version: source.Version, Name: name(source)}
 		if have > 0 {
-			err := db.QueryRowContext(ctx, "SELECT tstamp FROM "+Table+" WHERE version_id = $1 AND is_applied ORDER BY id DESC LIMIT 1",
+			err := db.QueryRowContext(ctx, "SELECT tstamp::timestamptz FROM "+Table+" WHERE version_id = $1 AND is_applied ORDER BY id DESC LIMIT 1",
 				source.Version).Scan(&m.AppliedAt)
 			if err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return nil, fmt.Errorf("read what was applied: %w", err)

@@ -58,7 +58,7 @@ func TestMetaSaysWhatToRunOnAnotherSchema(t *testing.T) {
 	require.ErrorContains(t, &SchemaError{Have: 1, Want: 2}, "outlane migrate up")
 	d.exec("DELETE FROM outlane_migrations WHERE version_id = 99")
 	d.exec("DELETE FROM outlane_config")
-	meta("public")
+	require.Zero(t, meta("public").Have)
 	_, err := d.open().Poll(ctx)
 	require.ErrorAs(t, err, &e)
 }
@@ -105,8 +105,11 @@ func calls(s *Store) map[string]func(context.Context) error {
 			_, _, err := s.Fetch(ctx, Lane{"A", 1}, 0, 10, nil, 10, 10)
 			return err
 		},
-		"claim":  func(ctx context.Context) error { _, err := s.Claim(ctx, "x", []int{1}); return err },
-		"retry":  func(ctx context.Context) error { _, err := s.RetryDeadLetter(ctx, "x"); return ignore(err, ErrNoDeadLetter) },
+		"claim": func(ctx context.Context) error { _, err := s.Claim(ctx, "x", []int{1}); return err },
+		"retry": func(ctx context.Context) error {
+			_, err := s.RetryDeadLetter(ctx, "x")
+			return ignore(err, ErrNoDeadLetter)
+		},
 		"routes": func(ctx context.Context) error { return s.ReplaceRoutes(ctx, nil) },
 	}
 }
