@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/outlane/outlane/publish"
 	"github.com/outlane/outlane/internal/crash"
+	"github.com/outlane/outlane/publish"
 	"github.com/outlane/outlane/store"
 )
 
