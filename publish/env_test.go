@@ -2,6 +2,7 @@ package publish_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,10 @@ import (
 const ceiling = time.Minute
 
 func TestMain(m *testing.M) {
+	// Most tests wait most of the time: for a timeout, a leader, a server that starts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	for _, stop := range atEnd {
 		stop()
@@ -193,7 +198,7 @@ func (e *env) publish(msgs []publish.Message) publish.Result {
 	e.t.Helper()
 	waitConnected(e.t, e.Broker)
 	if e.v.replicas > 1 {
-		e.deliver(msgs[:1])
+		e.deliver(msgs[:min(1, len(msgs))])
 	}
 	res := e.Publish(bounded(e.t), e.stream, msgs)
 	require.Nil(e.t, res.Err, "%v", res.Err)

@@ -90,6 +90,10 @@ func (b *Broker) Mode(stream string) string {
 // diagnose finds out what an answer that did not come, or says little, means; m is the message that was not stored.
 func (c *call) diagnose(ctx context.Context, e *Error, m *Message) *Error {
 	switch e.Reason {
+	case ReasonWrongStream, ReasonStreamMissing:
+		c.topics.forget(m.Topic)
+	}
+	switch e.Reason {
 	case ReasonTimeout, ReasonNoResponders, ReasonBatchLost, ReasonNotJetStream, ReasonWrongStream, ReasonSealed:
 	default:
 		return e

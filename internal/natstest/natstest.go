@@ -115,8 +115,10 @@ func (c *Cluster) WaitLeader(t testing.TB, stream string) int {
 	return leader
 }
 
-// StepDown asks the leader of a stream to give up being it. That another is elected is not waited for.
+// StepDown asks the leader of a stream to give up being it. That another is elected is not waited for. It fails soon if there is no leader.
 func StepDown(ctx context.Context, nc *nats.Conn, stream string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
 	_, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil)
 	return err
 }
