@@ -80,7 +80,8 @@ type Config struct {
 	Memory       int64         // most payload bytes held at once; 64 MiB
 	PollInterval time.Duration // between two looks at the sequence while events flow; 2 ms
 	IdleAfter    time.Duration // how long the sequence stands still before the worker sleeps on LISTEN; 1 s
-	SlowPoll     time.Duration // between two looks while it sleeps; 1 s, 200 ms without LISTEN
+	SlowPoll     time.Duration // between two looks while it sleeps; 1 s, 200 ms without notifications
+	PollOnly     bool          // never ask inserts to notify: a transaction that notifies cannot be prepared (two-phase commit)
 	Publishers   int           // publishes under way at once, a stream; 8
 	Fetchers     int           // fetches under way at once; 4
 	Markers      int           // mark statements under way at once; 2

@@ -308,3 +308,26 @@ func TestStreamIsReChosenWhenItChanges(t *testing.T) {
 	e.Drained()
 	e.Check("A")
 }
+
+func TestPreparedTransactionsHoldOnlyTheCursor(t *testing.T) {
+	t.Parallel()
+	server := pgtest.StartServer(t)
+	e := pooltest.NewAt(t, server.URL("postgres"), 1)
+	e.Stream("A", []string{"a.>"})
+	e.Start(func(c *worker.Config) { c.PollOnly, c.IdleAfter = true, 50*time.Millisecond })
+	tx, err := e.DB.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), pooltest.InsertMany, "A", "a.x", "k", 2)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "PREPARE TRANSACTION 'p'")
+	require.NoError(t, err)
+	_ = tx.Rollback(t.Context())
+	e.Insert("A", "a.x", "k", 3)
+	e.Eventually(3, "SELECT count(*) FROM outbox_events WHERE processed")
+	require.Zero(t, e.Count("SELECT coalesce(max(cursor), 0) FROM outlane_lanes"))
+	e.Exec("COMMIT PREPARED 'p'")
+	e.Drained()
+	require.Equal(t, []string{"3", "4", "5", "1", "2"}, e.Seqs("A"))
+	e.Eventually(5, "SELECT coalesce(max(cursor), 0) FROM outlane_lanes")
+	require.Equal(t, 1, e.Count("SELECT last_value FROM outlane_idle"), "inserts were never asked to notify")
+}

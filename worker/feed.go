@@ -77,7 +77,7 @@ func (w *Worker) feed(ctx context.Context, begin session) error {
 			w.wait(ctx, w.pace(quiet))
 			continue
 		}
-		if time.Since(raised) > w.slowPoll(begin) {
+		if !w.cfg.PollOnly && time.Since(raised) > w.slowPoll(begin) {
 			// The mark is raised first and the sequence read again after it: an insert takes its number first and reads the mark after it.
 			// It is raised again at each slow poll, since a worker that stops lowers it.
 			if err := w.cfg.Database.SetIdle(ctx, true); err != nil {
@@ -128,7 +128,7 @@ func (w *Worker) slowPoll(begin session) time.Duration {
 	switch {
 	case w.cfg.SlowPoll != 0:
 		return w.cfg.SlowPoll
-	case begin.listens:
+	case begin.listens && !w.cfg.PollOnly:
 		return time.Second
 	}
 	return 200 * time.Millisecond

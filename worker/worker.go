@@ -115,7 +115,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	background.Go(func() { w.saver(work) })
 	background.Go(func() { w.measurer(work) })
 	background.Go(func() { w.sessions(ctx) })
-	if meta.Sessions {
+	if meta.Sessions && !w.cfg.PollOnly {
 		background.Go(func() { w.listener(ctx) })
 	}
 	wakeAll := func() {
