@@ -146,12 +146,7 @@ func (b *Broker) run() {
 		closed := make(chan struct{})
 		nc, err := b.dial(closed)
 		if err == nil {
-			select {
-			case <-closed:
-			case <-b.done:
-				nc.Close()
-				<-closed
-			}
+			b.watch(nc, closed)
 		} else {
 			b.setDown(err)
 		}
@@ -162,6 +157,26 @@ func (b *Broker) run() {
 			pause.Stop()
 			b.setDown(errClosed)
 			return
+		}
+	}
+}
+
+// watch returns when the connection is closed. Until then it looks for failures of which the client tells nobody, as of a TLS handshake.
+func (b *Broker) watch(nc *nats.Conn, closed chan struct{}) {
+	tick := time.NewTicker(reconnectWait)
+	defer tick.Stop()
+	for {
+		select {
+		case <-closed:
+			return
+		case <-b.done:
+			nc.Close()
+			<-closed
+			return
+		case <-tick.C:
+			if err := nc.LastError(); err != nil && nc.IsReconnecting() {
+				b.setDown(err)
+			}
 		}
 	}
 }
@@ -271,6 +286,11 @@ func (b *Broker) reasonText(err error) string {
 		return "connection timed out"
 	case strings.Contains(text, "EOF"), strings.Contains(text, "connection reset"), errors.Is(err, errDisconnected):
 		return errDisconnected.Error()
+	}
+	for _, known := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired} {
+		if errors.Is(err, known) { // the server's words and the client's differ
+			text = known.Error()
+		}
 	}
 	return b.hide.Text(strings.TrimPrefix(text, "nats: "))
 }

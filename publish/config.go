@@ -55,15 +55,15 @@ func (c Config) validate() error {
 	if strings.TrimSpace(c.URL) == "" {
 		return errors.New("read the NATS address: it is empty")
 	}
-	for _, address := range c.addresses() {
+	for i, address := range c.addresses() { // which is not shown: a password can be anywhere in what cannot be read
 		u, err := url.Parse(address)
-		if err != nil || u.Host == "" {
-			return fmt.Errorf("read the NATS address %q: it is malformed", redact.URL(address))
+		if err != nil || u.Hostname() == "" || strings.Contains(u.Hostname(), ":") && u.Host[0] != '[' {
+			return fmt.Errorf("read NATS address %d: it is malformed", i+1)
 		}
 		switch u.Scheme {
 		case "nats", "tls", "ws", "wss":
 		default:
-			return fmt.Errorf("read the NATS address %q: its scheme is not nats, tls, ws or wss", redact.URL(address))
+			return fmt.Errorf("read NATS address %d: its scheme is not nats, tls, ws or wss", i+1)
 		}
 	}
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
