@@ -29,15 +29,14 @@ type app struct {
 	out     io.Writer
 	err     io.Writer
 
-	cfg     *config.Config
-	redact  *redact.Redactor
-	started bool // a command's own work has begun: what fails now is no mistake on the command line
+	cfg    *config.Config
+	redact *redact.Redactor
 }
 
 // errFaults ends a command that did its work, reported on it, and found something wrong. Nothing more is printed.
 var errFaults = errors.New("faults were found")
 
-// usageError is a mistake on the command line that only the command itself could see.
+// usageError is a mistake on the command line or in the configuration.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -65,7 +64,7 @@ func (a *app) report(err error) int {
 		_, _ = fmt.Fprintf(a.err, "outlane: %s\n", a.redact.Text(line)) // there is no other place to complain at
 	}
 	var usage usageError
-	if wrong != nil || !a.started || errors.As(err, &usage) {
+	if wrong != nil || errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitFailed

@@ -217,6 +217,12 @@ func TestStatus(t *testing.T) {
 	require.Regexp(t, `(?m)^PAY/0 +me +2 +1h0m +2 +0$`, text.out)
 	require.Regexp(t, `(?m)^lane PAY/0 +\S+ \(1m\d+s\) +stream_missing +no stream PAY$`, text.out)
 
+	pgtest.Exec(t, o.url, "UPDATE outlane_members SET renewed_at = now() - interval '2 hours' WHERE id = 'me'")
+	r = look()
+	require.Equal(t, "no_owner", r.Stuck[0].Reason)
+	require.Equal(t, "key", r.Stuck[1].What, "what a silent owner said no longer counts")
+	pgtest.Exec(t, o.url, "UPDATE outlane_members SET renewed_at = now() WHERE id = 'me'")
+
 	// A new claim makes what was said before it stale, also for the same owner.
 	_, err := o.store.Claim(context.Background(), "me", []int{0})
 	require.NoError(t, err)

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/outlane/outlane/internal/redact"
 )
 
 func TestFormsForPeople(t *testing.T) {
@@ -42,4 +45,12 @@ func TestLanesThatWaitForTheSameAreOneLine(t *testing.T) {
 	require.Equal(t, "A/1-2", lines[1].Name)
 	require.Equal(t, early, *lines[1].Since)
 	require.Equal(t, "lane", lines[2].What)
+}
+
+func TestReportHidesSecretsAndKeepsToOneLine(t *testing.T) {
+	t.Parallel()
+	var stderr bytes.Buffer
+	a := &app{err: &stderr, redact: redact.New("hunter2")}
+	require.Equal(t, exitFailed, a.report(errors.New("dial hunter2\nvia postgres://u:pw@h/d")))
+	require.Equal(t, "outlane: dial *** via postgres://u:***@h/d\n", stderr.String())
 }

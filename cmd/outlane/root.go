@@ -30,9 +30,6 @@ func (a *app) root() *cobra.Command {
 		Version:       versionText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			a.started = true
-		},
 	}
 	root.SetVersionTemplate("outlane {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/config"
+	"github.com/outlane/outlane/partition"
 )
 
 // load writes text, if any, to a file called outlane.yaml and loads it with the given environment and arguments. FILE stands for its path.
@@ -148,6 +150,8 @@ func TestFixedNames(t *testing.T) {
 		require.Equal(t, want, [2]string{byPath[path].Env, byPath[path].Flag}, path)
 	}
 	require.Equal(t, "schema", byPath["database.schema"].Short)
+	require.Equal(t, strconv.Itoa(partition.MaxPartitions), byPath["partitions"].Max)
+	require.Contains(t, byPath["partitions"].Help, strconv.Itoa(partition.DefaultPartitions)+" if 0")
 }
 
 func TestConfigFlagIsStrongerThanItsVariable(t *testing.T) {
