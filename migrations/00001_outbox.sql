@@ -163,9 +163,10 @@ $$;
 -- +goose StatementEnd
 ALTER TABLE outbox_events ALTER COLUMN id SET DEFAULT outlane_uuid7();
 
--- The first four bytes of the MD5 of the key's UTF-8 bytes, big-endian, modulo n. The same as partition.Of in Go.
+-- The first four bytes of the MD5 of the key's UTF-8 bytes, big-endian, modulo n. The same as partition.Of in Go. It is as stable as
+-- convert_to, and no more, so that its body is inlined where it is called.
 -- +goose StatementBegin
-CREATE FUNCTION outlane_partition_of(key text, n int) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+CREATE FUNCTION outlane_partition_of(key text, n int) RETURNS int LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
     SELECT (('x' || left(md5(convert_to(key, 'UTF8')), 8))::bit(32)::bigint % n)::int
 $$;
 -- +goose StatementEnd
@@ -181,8 +182,14 @@ CREATE FUNCTION outlane_before_insert() RETURNS trigger LANGUAGE plpgsql SECURIT
 DECLARE
     n     int;
     field text;
+    idle  int;
 BEGIN
-    SELECT partitions, partition_key_field INTO n, field FROM outlane_config;
+    -- The transaction has its id before it takes a number: the horizon depends on this order.
+    NEW.xact := pg_current_xact_id();
+    NEW.xact_oldest := pg_snapshot_xmin(pg_current_snapshot());
+    NEW.seq := nextval('outbox_events_seq');
+    -- The number is taken before the idle mark is read: a worker raises the mark and then reads the number, so one of the two sees the other.
+    SELECT c.partitions, c.partition_key_field, i.last_value INTO n, field, idle FROM outlane_config c, outlane_idle i;
     IF n IS NULL THEN
         RAISE EXCEPTION 'outlane is not set up in schema %', TG_TABLE_SCHEMA USING HINT = 'Run: outlane migrate up';
     END IF;
@@ -201,12 +208,7 @@ BEGIN
     NEW.processed_at := NULL;
     NEW.error := NULL;
     NEW.attempts := 0;
-    -- The transaction has its id before it takes a number: the horizon depends on this order.
-    NEW.xact := pg_current_xact_id();
-    NEW.xact_oldest := pg_snapshot_xmin(pg_current_snapshot());
-    NEW.seq := nextval('outbox_events_seq');
-    -- The number is taken before the idle mark is read: a worker raises the mark and then reads the number, so one of the two sees the other.
-    IF (SELECT last_value FROM outlane_idle) = 2 THEN
+    IF idle = 2 THEN
         PERFORM pg_notify('outlane_' || left(md5(TG_TABLE_SCHEMA), 16), '');
     END IF;
     RETURN NEW;
