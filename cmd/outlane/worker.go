@@ -116,7 +116,7 @@ func workerConfig(cfg *config.Config, id string) worker.Config {
 	c := worker.Config{
 		ID: id, Partitions: cfg.Partitions, MaxAttempts: cfg.Worker.MaxAttempts,
 		BatchEvents: cfg.Worker.BatchEvents, BatchBytes: int64(cfg.Worker.BatchBytes), Memory: int64(cfg.Worker.Memory),
-		PollInterval: cfg.Worker.PollInterval, Publishers: cfg.Worker.Publishers, Fetchers: cfg.Worker.Fetchers,
+		PollInterval: cfg.Worker.PollInterval, PollOnly: cfg.Worker.PollOnly, Publishers: cfg.Worker.Publishers, Fetchers: cfg.Worker.Fetchers,
 		LeaseDuration: cfg.Lease.Duration, DrainTimeout: cfg.Worker.DrainTimeout,
 	}
 	for _, r := range cfg.Routes {

@@ -37,6 +37,7 @@ type Worker struct {
 	BatchBytes   ByteSize      `name:"batchBytes" default:"4MiB" min:"1KiB" max:"1GiB" help:"Most bytes of payload fetched, published and marked together. A single larger event goes alone."`
 	PollInterval time.Duration `name:"pollInterval" default:"2ms" min:"1ms" max:"1m" help:"Pause between two looks at the table while events flow."`
 	Memory       ByteSize      `name:"memory" default:"64MiB" min:"1MiB" max:"1TiB" help:"Most bytes of payload held at a time."`
+	PollOnly     bool          `name:"pollOnly" default:"false" help:"Never ask inserts to notify a sleeping pool. For producers that prepare transactions (two-phase commit), which a notification forbids. An idle pool then polls more often."`
 	Publishers   int           `name:"publishers" default:"8" min:"1" max:"1000" help:"Most publishes under way at a time for one stream."`
 	Fetchers     int           `name:"fetchers" default:"4" min:"1" max:"100" help:"Most fetches under way at a time."`
 	MaxAttempts  int           `name:"maxAttempts" default:"5" min:"1" max:"1000" help:"After how many refusals an event becomes a dead letter. Outages do not count; an event that can never be stored becomes one at once."`

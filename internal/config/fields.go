@@ -106,7 +106,7 @@ func kindOf(t reflect.Type) (Kind, bool) {
 		return KindText, true
 	case reflect.TypeFor[int]():
 		return KindNumber, true
-	case reflect.TypeFor[*bool]():
+	case reflect.TypeFor[bool](), reflect.TypeFor[*bool]():
 		return KindBool, true
 	case reflect.TypeFor[time.Duration]():
 		return KindDuration, true

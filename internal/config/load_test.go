@@ -198,6 +198,15 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
+func TestFlagWithoutValueIsTrue(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t, "", nil, "--worker-poll-only")
+	require.NoError(t, err)
+	require.True(t, cfg.Worker.PollOnly)
+	_, err = load(t, "worker: {pollOnly: 'yes'}\n", nil)
+	require.Equal(t, []string{"worker.pollOnly at outlane.yaml:1 is a text; want true or false, without quotes"}, complaints(t, err))
+}
+
 func TestTwoFormsOfAFlag(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, "", nil, "--schema=a", "--database-schema=b")

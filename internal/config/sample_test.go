@@ -29,7 +29,9 @@ func sampleValues(f config.Field) [3]string {
 		return [3]string{"2s", "1.5s", "3s"}
 	case config.KindBytes:
 		return [3]string{"10MiB", "11MiB", "12MB"}
-	case config.KindText, config.KindBool, config.KindTexts:
+	case config.KindBool:
+		return [3]string{"true", "false", "true"}
+	case config.KindText, config.KindTexts:
 	}
 	if f.OneOf != nil {
 		return [3]string{f.OneOf[0], f.OneOf[len(f.OneOf)-1], f.OneOf[len(f.OneOf)/2]}

@@ -16,6 +16,9 @@ func (f Field) set(v reflect.Value, text string) error {
 	if err != nil {
 		return fmt.Errorf("is %s; %w", f.quote(text), err)
 	}
+	if v.Kind() == reflect.Bool {
+		parsed = *parsed.(*bool)
+	}
 	v.Set(reflect.ValueOf(parsed))
 	return nil
 }
