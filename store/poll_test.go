@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/pgtest"
@@ -175,10 +177,10 @@ func writeSomehow(conn *pgx.Conn, random *rand.Rand, name string) error {
 	return nil
 }
 
-func TestPollReadsTheSequenceBeforeItsSnapshot(t *testing.T) {
+// Isolation that takes one snapshot for both statements would take it before the sequence is read.
+func TestEachStatementHasASnapshotOfItsOwn(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	// Isolation that would take one snapshot for both statements must not get through.
 	d.exec(fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = 'serializable'", pgx.Identifier{d.conn.Config().Database}.Sanitize()))
 	for _, pooler := range []string{PoolerNone, PoolerTransaction} {
 		s := d.open(func(c *Config) { c.Pooler = pooler })
@@ -186,6 +188,40 @@ func TestPollReadsTheSequenceBeforeItsSnapshot(t *testing.T) {
 		require.NoError(t, s.run(ctx, "x", call{sql: "SELECT current_setting('transaction_isolation')",
 			row: func(r pgx.Rows) error { return r.Scan(&level) }}))
 		require.Equal(t, "read committed", level, pooler)
+	}
+}
+
+// statements records what is sent in batches.
+type statements struct{ sent []string }
+
+func (s *statements) TraceQueryStart(c context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return c
+}
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (s *statements) TraceBatchStart(c context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return c
+}
+func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	s.sent = append(s.sent, q.SQL)
+}
+func (s *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func TestPollSendsItsStatementsInOrder(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	for _, pooler := range []string{PoolerNone, PoolerTransaction} {
+		s := d.open(func(c *Config) { c.Pooler = pooler })
+		config := s.pool.Config()
+		var sent statements
+		config.ConnConfig.Tracer = &sent
+		s.pool.Close()
+		var err error
+		s.pool, err = pgxpool.NewWithConfig(ctx, config)
+		require.NoError(t, err)
+		poll(t, s)
+		sequence, snapshot := slices.Index(sent.sent, s.text(pollSequence)), slices.Index(sent.sent, s.text(pollSnapshot))
+		require.GreaterOrEqual(t, sequence, 0, pooler)
+		require.Greater(t, snapshot, sequence, pooler)
 	}
 }
 
