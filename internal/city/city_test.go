@@ -23,7 +23,7 @@ func TestLifeInTheCity(t *testing.T) {
 	c := city.New(options())
 	steps, streams, teams := map[string]int{}, map[string]int{}, map[string]bool{}
 	rolledBack, paused := 0, 0
-	const n = 20_000
+	const n = 8000
 	for range n {
 		tx := c.Next()
 		require.NotEmpty(t, tx.Events)

@@ -350,7 +350,10 @@ func (f *fixture) bulk(n int) {
 	f.exec("UPDATE outbox_events SET xact = seq::text::xid8, xact_oldest = seq::text::xid8")
 	rows, err := f.db.Query(f.ctx, "SELECT id, seq::text, partition::text FROM outbox_events e ORDER BY e.seq")
 	require.NoError(f.t, err)
-	for rows.Next() {
+	for i := 1; rows.Next(); i++ {
+		if i%1000 == 0 {
+			<-f.js.PublishAsyncComplete()
+		}
 		var id, seq, part string
 		require.NoError(f.t, rows.Scan(&id, &seq, &part))
 		msg := nats.NewMsg("s.x")
