@@ -229,9 +229,11 @@ func testKill(t *testing.T, pool Pool) {
 	require.Equal(t, had, victim.Has(), "who is cut off cannot know")
 
 	victim.Way.Set(Sound)
+	require.Eventually(t, func() bool {
+		_, lost := victim.Counts()
+		return lost >= len(had)
+	}, Ceiling, 5*time.Millisecond, "it sees that all was taken, also what it was given again since")
 	settled(t, pool, workers...)
-	_, lost := victim.Counts()
-	require.GreaterOrEqual(t, lost, len(had))
 }
 
 func testSlow(t *testing.T, pool Pool) {
@@ -348,7 +350,7 @@ func testMute(t *testing.T, pool Pool) {
 	settled(t, pool, a)
 	b := Start(t, pool, "b", patient)
 	settled(t, pool, a, b)
-	require.Error(t, a.Status().Err)
+	require.Eventually(t, func() bool { return a.Status().Err != nil }, Ceiling, 10*time.Millisecond)
 	a.Way.Set(Sound)
 	require.Eventually(t, func() bool { return a.Status().Err == nil }, Ceiling, 10*time.Millisecond)
 	settled(t, pool, a, b)

@@ -53,7 +53,9 @@ func Start(t testing.TB, pool Pool, name string, d time.Duration, options ...Opt
 		w.Unhold()
 		w.Way.Set(Sound)
 		w.stop()
-		<-w.done
+		if err := <-w.done; err != nil {
+			t.Logf("%s stopped: %v", w.ID(), err)
+		}
 		require.Empty(t, w.Wrong(), "calls of the handler out of order")
 	})
 	return w
