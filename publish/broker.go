@@ -34,7 +34,7 @@ type Broker struct {
 	denied  map[string]time.Time
 	changed chan struct{} // closed, and made anew, when link changes
 
-	stateMu sync.Mutex // held over OnState, so that calls have an order
+	stateMu sync.Mutex // taken before mu; held over OnState, so that calls have an order
 	told    string     // what OnState was told last
 }
 
@@ -175,7 +175,7 @@ func (b *Broker) watch(nc *nats.Conn, closed chan struct{}) {
 			return
 		case <-tick.C:
 			if err := nc.LastError(); err != nil && nc.IsReconnecting() {
-				b.setDown(err)
+				b.note(err)
 			}
 		}
 	}
@@ -198,9 +198,11 @@ func (b *Broker) dial(closed chan struct{}) (*nats.Conn, error) {
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.setDown(err) }),
 		nats.ErrorHandler(b.asyncError),
 		nats.ClosedHandler(func(nc *nats.Conn) {
-			if err := nc.LastError(); err != nil {
-				b.setDown(err)
+			err := nc.LastError()
+			if err == nil {
+				err = errDisconnected
 			}
+			b.setDown(err)
 			close(closed)
 		}),
 	)
@@ -226,45 +228,49 @@ func (b *Broker) setUp(nc *nats.Conn) {
 		nc: nc, js: js, down: make(chan struct{}),
 		batches: versionAtLeast(nc.ConnectedServerVersion(), 2, 14),
 	}
-	b.mu.Lock()
-	if b.link != nil {
-		close(b.link.down)
-	}
-	b.link, b.reason = l, ""
-	b.signal()
-	b.mu.Unlock()
-	b.tell(true, "", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())
+	b.become(l, "", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())
 }
 
-func (b *Broker) setDown(err error) {
-	reason := b.reasonText(err)
-	b.mu.Lock()
-	if b.link != nil {
-		close(b.link.down)
-	}
-	b.link, b.reason = nil, reason
-	b.signal()
-	b.mu.Unlock()
-	b.tell(false, reason)
-}
+func (b *Broker) setDown(err error) { b.become(nil, b.reasonText(err)) }
 
-// signal is called with mu held.
-func (b *Broker) signal() {
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
-// tell says what is new to the log and to OnState. An attempt that fails as the one before is not new.
-func (b *Broker) tell(connected bool, reason string, attrs ...any) {
+// note is setDown for who does not know the order of things: it does not end a connection.
+func (b *Broker) note(err error) {
 	b.stateMu.Lock()
 	defer b.stateMu.Unlock()
-	state := fmt.Sprint(connected, reason)
+	if up, _ := b.Connected(); !up {
+		b.change(nil, b.reasonText(err))
+	}
+}
+
+func (b *Broker) become(l *link, reason string, attrs ...any) {
+	b.stateMu.Lock()
+	defer b.stateMu.Unlock()
+	b.change(l, reason, attrs...)
+}
+
+// change is called with stateMu held.
+func (b *Broker) change(l *link, reason string, attrs ...any) {
+	b.mu.Lock()
+	if l == nil && b.link == nil && reason == errDisconnected.Error() {
+		b.mu.Unlock() // says less than what is known
+		return
+	}
+	if b.link != nil {
+		close(b.link.down)
+	}
+	b.link, b.reason = l, reason
+	close(b.changed)
+	b.changed = make(chan struct{})
+	b.mu.Unlock()
+
+	// An attempt that fails as the one before did is not news.
+	state := fmt.Sprint(l != nil, reason)
 	if state == b.told {
 		return
 	}
 	b.told = state
 	switch {
-	case connected:
+	case l != nil:
 		b.log.Info("connected to NATS", attrs...)
 	case reason == errClosed.Error():
 		b.log.Info("closed the connection to NATS")
@@ -272,7 +278,7 @@ func (b *Broker) tell(connected bool, reason string, attrs ...any) {
 		b.log.Warn("no connection to NATS", "reason", reason)
 	}
 	if b.cfg.OnState != nil {
-		b.cfg.OnState(connected, reason)
+		b.cfg.OnState(l != nil, reason)
 	}
 }
 

@@ -191,21 +191,21 @@ type auth struct {
 
 var auths = []auth{
 	{
-		name: "password",
+		name:   "password",
 		config: func(f string) publish.Config { return publish.Config{Username: "outlane", PasswordFile: f} },
 		fresh: func(_ *testing.T, n int) (string, func(*server.Options)) {
 			password := fmt.Sprintf("pass-word-%d", n)
 			return password + "\n", func(o *server.Options) { o.Username, o.Password = "outlane", password }
 		},
 	}, {
-		name: "token",
+		name:   "token",
 		config: func(f string) publish.Config { return publish.Config{TokenFile: f} },
 		fresh: func(_ *testing.T, n int) (string, func(*server.Options)) {
 			token := fmt.Sprintf("to-ken-%d", n)
 			return token, func(o *server.Options) { o.Authorization = token }
 		},
 	}, {
-		name: "nkey",
+		name:   "nkey",
 		config: func(f string) publish.Config { return publish.Config{NKeyFile: f} },
 		fresh: func(t *testing.T, _ int) (string, func(*server.Options)) {
 			pair, err := nkeys.CreateUser()

@@ -117,7 +117,6 @@ func (c Config) options() ([]nats.Option, error) {
 		nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(writeTimeout),
 		nats.ReconnectOnFlusherError(),
-		nats.NoEcho(),
 	}
 	if c.InboxPrefix != "" {
 		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
