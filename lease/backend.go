@@ -37,13 +37,13 @@ type Lease struct {
 	// Holder is the ID of a member, or "" for none. In a record that somebody edited it can be anything.
 	Holder string
 
-	// Version differs after each Swap, like the resource version of a Kubernetes object. It is compared for equality and nothing else. After an
-	// edit by hand the version, the holder, or both differ. A partition that has no record has Version "".
+	// Version differs after each Swap, like the resource version of a Kubernetes object. It is compared for equality and nothing else.
+	// After an edit by hand the version, the holder, or both differ. A partition that has no record has Version "".
 	Version string
 }
 
-// Swap makes To the holder of a lease, on condition that the lease still is as it was seen. If the partition was seen to have no record (its version
-// is ""), the record is created, on condition that there is still none. To may be "", which sets the partition free.
+// Swap makes To the holder of a lease, on condition that the lease still is as it was seen. If the partition was seen to have no record
+// (its version is ""), the record is created, on condition that there is still none. To may be "", which sets the partition free.
 type Swap struct {
 	Lease Lease
 	To    string
@@ -60,13 +60,14 @@ type Update struct {
 
 // Backend keeps the records of one pool. One Backend value serves one Manager.
 //
-// All methods may be called concurrently, and must return soon after their context has ended. An error other than ErrGone and ErrRenewed says nothing
-// about whether the call took effect; the manager finds that out by watching.
+// All methods may be called concurrently, and must return soon after their context has ended. An error other than ErrGone and ErrRenewed
+// says nothing about whether the call took effect; the manager finds that out by watching.
 type Backend interface {
 	// Join creates the member's record, or replaces it.
 	Join(ctx context.Context, member Member) error
 
-	// Renew changes the renewal of the member's record, and sets Duration and Leaving. It returns ErrGone if there is no record, and then creates none.
+	// Renew changes the renewal of the member's record, and sets Duration and Leaving. It returns ErrGone if there is no record, and then
+	// creates none.
 	Renew(ctx context.Context, member Member) error
 
 	// Leave removes the record of a member. It is no error if there is none.
@@ -76,12 +77,13 @@ type Backend interface {
 	// no error if there is no record.
 	Bury(ctx context.Context, member Member) error
 
-	// Swap attempts each of the swaps, in as few writes as the backend can, and returns the partitions of those that took effect. A swap whose condition does not hold is
-	// no error. With an error, the partitions returned took effect; nothing is known of the others.
+	// Swap attempts each of the swaps, in as few writes as the backend can, and returns the partitions of those that took effect. A swap
+	// whose condition does not hold is no error. With an error, the partitions returned took effect; nothing is known of the others.
 	Swap(ctx context.Context, swaps []Swap) ([]int, error)
 
-	// Watch calls see with the whole state at once, then after each change as soon as it knows of it (changes may be merged), and in any case at least as often
-	// as every says, with an empty Update if nothing changed. It calls see from one goroutine, never with a state older than one it gave before.
+	// Watch calls see with the whole state at once, then after each change as soon as it knows of it (changes may be merged), and in any
+	// case at least as often as every says, with an empty Update if nothing changed. It calls see from one goroutine, never with a state
+	// older than one it gave before.
 	//
 	// Each call is evidence: it says that the view was current a moment ago. A backend that does not know its view to be current must not call
 	// see. Members are declared dead on that evidence.

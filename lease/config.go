@@ -11,9 +11,9 @@ import (
 
 // Handler does the work of the partitions that a manager holds.
 //
-// For each partition the manager calls Gained first. What follows is either Release or Lost; Lost may also come while Release runs. After Release has
-// returned, the partition is handed over, or, if the pool has changed its mind, Gained again. After Lost, and after Release, nothing comes but Gained,
-// and not before a running Release has returned.
+// For each partition the manager calls Gained first. What follows is either Release or Lost; Lost may also come while Release runs. After
+// Release has returned, the partition is handed over, or, if the pool has changed its mind, Gained again. After Lost, and after Release,
+// nothing comes but Gained, and not before a running Release has returned.
 //
 // Gained and Lost are called from one goroutine and must return at once: while they run, the manager neither sees nor decides anything, and
 // after the member's duration it is declared dead.
@@ -51,8 +51,8 @@ type Config struct {
 	// Handler does the work.
 	Handler Handler
 
-	// Duration is how long this member may go without renewing before others may declare it dead: 100 ms to 1 h, DefaultDuration if zero. Members may
-	// differ.
+	// Duration is how long this member may go without renewing before others may declare it dead: 100 ms to 1 h, DefaultDuration if zero.
+	// Members may differ.
 	Duration time.Duration
 
 	// DrainTimeout bounds each Release, and all of them together when Run is told to stop. DefaultDrainTimeout if zero.

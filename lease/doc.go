@@ -2,18 +2,18 @@
 //
 // # The protocol
 //
-// A backend keeps two kinds of records. A member has one record with its own duration, which it renews every third of it. A partition has one
-// record, its lease, that names a holder. Nothing else is shared: there is no leader.
+// A backend keeps two kinds of records. A member has one record with its own duration, which it renews every third of it. A partition has
+// one record, its lease, that names a holder. Nothing else is shared: there is no leader.
 //
 // Every member watches all records and computes the same assignment from the same members and holders (partition.Assign). A holder gives up
 // what the assignment gives to another: it drains the partition (Handler.Release) and then, by one compare-and-swap, makes the other the
 // holder. A member takes, by compare-and-swap, what the assignment gives to it and nobody holds: a lease that is missing, names nobody, or
 // names a member that has no record.
 //
-// A member is dead when its record is gone. Whoever has watched a record, without interruption, for the record's own duration and has not seen
-// it renewed removes it, on condition that it still is as it was seen. So a death is one fact that all members see, not an opinion of each.
-// Time is measured by the observer's monotonic clock alone; no wall clocks are compared. An observer whose own view was interrupted starts
-// its measurement anew, for what kept it from reading may have kept the others from renewing. A member that finds its own record
+// A member is dead when its record is gone. Whoever has watched a record, without interruption, for the record's own duration and has not
+// seen it renewed removes it, on condition that it still is as it was seen. So a death is one fact that all members see, not an opinion of
+// each. Time is measured by the observer's monotonic clock alone; no wall clocks are compared. An observer whose own view was interrupted
+// starts its measurement anew, for what kept it from reading may have kept the others from renewing. A member that finds its own record
 // gone joins again.
 //
 // # What is promised
@@ -31,10 +31,10 @@
 // # What is not promised
 //
 // A lease does not fence. A member that was paused, or cut off from the backend, does not know that it was declared dead and that another
-// holds its partitions: until it sees that, two members believe that they hold the same partition. Nothing in this package prevents it, and no
-// choice of durations would. What prevents harm is the epoch of the partition in Postgres, which the new holder raises when it claims the
-// partition and every decision is checked against. Whoever uses this package without such a check gives up its guarantees.
+// holds its partitions: until it sees that, two members believe that they hold the same partition. Nothing in this package prevents it, and
+// no choice of durations would. What prevents harm is the epoch of the partition in Postgres, which the new holder raises when it claims
+// the partition and every decision is checked against. Whoever uses this package without such a check gives up its guarantees.
 //
-// Nor does the package know whether a member does its work. A member whose Handler blocks for longer than the member's duration stops renewing and is
-// declared dead; one that is alive and does nothing keeps its partitions.
+// Nor does the package know whether a member does its work. A member whose Handler blocks for longer than the member's duration stops
+// renewing and is declared dead; one that is alive and does nothing keeps its partitions.
 package lease

@@ -34,8 +34,8 @@ func (j *judge) duration(m Member) time.Duration {
 	return min(max(m.Duration, minDuration), maxDuration)
 }
 
-// tolerance is the longest gap between two updates that does not interrupt the observation of a member. A member renews every third of its duration, so one that was kept from it
-// for less than a quarter by the same outage still renews in time.
+// tolerance is the longest gap between two updates that does not interrupt the observation of a member. A member renews every third of its
+// duration, so one that was kept from it for less than a quarter by the same outage still renews in time.
 func (j *judge) tolerance(m Member) time.Duration {
 	return max(j.duration(m)/4, 3*j.every)
 }

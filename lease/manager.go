@@ -77,10 +77,10 @@ func New(cfg Config) (*Manager, error) {
 // ID returns the identity of this member.
 func (m *Manager) ID() string { return m.cfg.ID }
 
-// Run joins the pool and takes part in it until ctx ends. Then it takes nothing more, releases all that it holds, hands it straight to the other
-// members, leaves the pool and returns; that takes no longer than the drain timeout plus some seconds, and nobody needs to wait for it
-// if the backend is unreachable. It returns an error if it could not hand over or leave, in which case others take over as if it had died. Run must be
-// called once.
+// Run joins the pool and takes part in it until ctx ends. Then it takes nothing more, releases all that it holds, hands it straight to the
+// other members, leaves the pool and returns; that takes no longer than the drain timeout plus some seconds, and nobody needs to wait for
+// it if the backend is unreachable. It returns an error if it could not hand over or leave, in which case others take over as if it had
+// died. Run must be called once.
 func (m *Manager) Run(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("lease: Run was called before")

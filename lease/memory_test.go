@@ -7,7 +7,8 @@ import (
 	"github.com/outlane/outlane/lease/leasetest"
 )
 
-// The whole contract, in a bubble where time is fake: what takes a minute on a real backend takes milliseconds here, and stalls cannot happen.
+// The whole contract, in a bubble where time is fake: what takes a minute on a real backend takes milliseconds here, and stalls cannot
+// happen.
 func TestContractInMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range leasetest.Cases() {

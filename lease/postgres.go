@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Database is what the Postgres backend needs of package store; *store.Store has it. Renewals and versions are opaque texts, compared for equality.
+// Database is what the Postgres backend needs of package store; *store.Store has it. Renewals and versions are opaque texts, compared for
+// equality.
 type Database interface {
 	// JoinPool makes a member's record, or renews it.
 	JoinPool(ctx context.Context, id string, duration time.Duration, leaving bool) error
@@ -42,9 +43,9 @@ const (
 	closeLookTime = 2 * time.Second       // how long after a change that is
 )
 
-// Postgres is a Backend on two small tables. It reads them as often as it is asked to, which costs the database next to nothing while the pool is at
-// rest, and at once when another member has changed something: by LISTEN where there can be a session, otherwise by reading
-// more often for a while after each change.
+// Postgres is a Backend on two small tables. It reads them as often as it is asked to, which costs the database next to nothing while the
+// pool is at rest, and at once when another member has changed something: by LISTEN where there can be a session, otherwise by reading more
+// often for a while after each change.
 type Postgres struct {
 	db        Database
 	wake      chan struct{}

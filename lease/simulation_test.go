@@ -34,8 +34,8 @@ func drawEvents(t *rapid.T, kinds ...string) []event {
 	return rapid.SliceOfN(one, 1, 20).Draw(t, "events")
 }
 
-// simulation is a pool to which events happen. It holds two things against the manager: that two members never hold a partition by the same version
-// of its lease, and that two members to which nothing happened never work on a partition at the same time.
+// simulation is a pool to which events happen. It holds two things against the manager: that two members never hold a partition by the same
+// version of its lease, and that two members to which nothing happened never work on a partition at the same time.
 type simulation struct {
 	pool    *leasetest.Memory
 	workers []*simulated

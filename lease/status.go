@@ -22,15 +22,16 @@ type Status struct {
 	Members []MemberStatus
 	Unowned int
 
-	// RenewedAt is when the member's record was last renewed, SeenAt when the backend last gave its state or confirmed it. Zero for never. Both are times
-	// of Config.Clock.
+	// RenewedAt is when the member's record was last renewed, SeenAt when the backend last gave its state or confirmed it. Zero for never.
+	// Both are times of Config.Clock.
 	RenewedAt, SeenAt time.Time
 
 	// Err is why the backend cannot be used, nil if it can, and ErrSince is since when.
 	Err      error
 	ErrSince time.Time
 
-	// Taken counts the partitions that were taken, HandedOver those that were handed to another (or set free), Lost those that were lost, since the start.
+	// Taken counts the partitions that were taken, HandedOver those that were handed to another (or set free), Lost those that were lost,
+	// since the start.
 	Taken, HandedOver, Lost uint64
 }
 

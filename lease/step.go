@@ -20,8 +20,8 @@ const (
 	ending                 // lost while Release was running, which has not returned yet
 )
 
-// slot is a partition as this member has it. The state follows from what was seen, never from what a write is believed to have done: after a write,
-// the lease is left alone until its record has changed, or long enough for the write to be tried again.
+// slot is a partition as this member has it. The state follows from what was seen, never from what a write is believed to have done: after
+// a write, the lease is left alone until its record has changed, or long enough for the write to be tried again.
 type slot struct {
 	state  state
 	lease  string             // version of the lease by which it is ours
@@ -81,8 +81,8 @@ func (m *Manager) step(ctx context.Context) {
 	}
 }
 
-// mayGive says whether leases may be written. A member that leaves says so before it hands over, or else those who see it with too little would hand it
-// something back.
+// mayGive says whether leases may be written. A member that leaves says so before it hands over, or else those who see it with too little
+// would hand it something back.
 func (m *Manager) mayGive() bool {
 	if !m.leaving.Load() {
 		return true

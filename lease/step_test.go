@@ -14,8 +14,8 @@ func (noHandler) Gained([]int)                 {}
 func (noHandler) Release(context.Context, int) {}
 func (noHandler) Lost(int)                     {}
 
-// TestAPartitionIsNotTakenBackWhileAHandoverMayBeUnderWay covers what no pool of managers brings about: the answer to a handover was lost, and before the
-// record shows what became of it the next holder is gone.
+// TestAPartitionIsNotTakenBackWhileAHandoverMayBeUnderWay covers what no pool of managers brings about: the answer to a handover was lost,
+// and before the record shows what became of it the next holder is gone.
 func TestAPartitionIsNotTakenBackWhileAHandoverMayBeUnderWay(t *testing.T) {
 	t.Parallel()
 	m, err := New(Config{ID: "me", Partitions: 1, Backend: struct{ Backend }{}, Handler: noHandler{}})

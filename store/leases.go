@@ -62,8 +62,8 @@ const (
 		ON CONFLICT (partition) DO NOTHING RETURNING l.partition)
 	SELECT r.partition, ` + notifyPool + ` IS NULL FROM (SELECT partition FROM changed UNION ALL SELECT partition FROM created) r`
 
-	// readPool is one snapshot of all members, a digest of all leases, and the leases themselves if the digest is not $1. A pool at rest therefore
-	// sends no leases, however often it is read.
+	// readPool is one snapshot of all members, a digest of all leases, and the leases themselves if the digest is not $1. A pool at rest
+	// therefore sends no leases, however often it is read.
 	readPool = `WITH l AS MATERIALIZED (SELECT partition, holder, transitions FROM {schema}.outlane_leases),
 	d AS MATERIALIZED (SELECT count(*)::text || '/' || coalesce(bit_xor(hashtextextended(l.partition::text || ' ' || l.holder, l.transitions)), 0)::text AS digest FROM l)
 	SELECT 'digest', 0, d.digest, '', 0::float8, false FROM d
@@ -101,9 +101,9 @@ func (s *Store) BuryMember(ctx context.Context, id, renewal string) (gone bool, 
 	return gone && err == nil, err
 }
 
-// SwapLeases gives the lease of partitions[i] to next[i], on condition that it has the holder and the version with which it was read, or, if the version
-// is "", that there is none. It is one statement; each lease is changed or not on its own. It returns the partitions of those that were changed. The
-// partitions must be in ascending order, so that two calls at once cannot deadlock.
+// SwapLeases gives the lease of partitions[i] to next[i], on condition that it has the holder and the version with which it was read, or,
+// if the version is "", that there is none. It is one statement; each lease is changed or not on its own. It returns the partitions of
+// those that were changed. The partitions must be in ascending order, so that two calls at once cannot deadlock.
 func (s *Store) SwapLeases(ctx context.Context, partitions []int, holders, versions, next []string) (done []int, err error) {
 	err = s.run(ctx, "change leases", call{sql: swapLeases, args: []any{partitions, holders, versions, next}, row: func(r pgx.Rows) error {
 		var p int
@@ -119,8 +119,8 @@ func (s *Store) SwapLeases(ctx context.Context, partitions []int, holders, versi
 	return done, nil
 }
 
-// ReadPool reads the members, and the leases unless their digest is known, the one returned before. What member and lease were told is void if it returns an error. A
-// duration that is out of range is 0.
+// ReadPool reads the members, and the leases unless their digest is known, the one returned before. What member and lease were told is void
+// if it returns an error. A duration that is out of range is 0.
 func (s *Store) ReadPool(ctx context.Context, known string, member func(id string, duration time.Duration, leaving bool, renewal string),
 	lease func(partition int, holder, version string)) (digest string, err error) {
 	err = s.run(ctx, "read the pool", call{sql: readPool, args: []any{known}, row: func(r pgx.Rows) error {

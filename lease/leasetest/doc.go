@@ -1,8 +1,8 @@
-// Package leasetest is the contract that a backend of package lease must fulfil, as tests, and what such tests need: a pool in memory, a way to a backend
-// that can be broken, and a worker that records what its manager tells it.
+// Package leasetest is the contract that a backend of package lease must fulfil, as tests, and what such tests need: a pool in memory, a
+// way to a backend that can be broken, and a worker that records what its manager tells it.
 //
-// A backend's test calls Run with a function that makes a new, empty pool. Run tests the backend's methods alone, and then whole pools of managers
-// on it. It runs in real time, with members of short durations, and waits for conditions; it asserts no durations.
+// A backend's test calls Run with a function that makes a new, empty pool. Run tests the backend's methods alone, and then whole pools of
+// managers on it. It runs in real time, with members of short durations, and waits for conditions; it asserts no durations.
 package leasetest
 
 import (

@@ -69,8 +69,8 @@ func waitFor(ok func() bool) bool {
 	return true
 }
 
-// Unsettled says what keeps the workers, and nobody else, from sharing all partitions evenly, each at work on what the records say. It is "" if
-// nothing does.
+// Unsettled says what keeps the workers, and nobody else, from sharing all partitions evenly, each at work on what the records say. It is
+// "" if nothing does.
 func Unsettled(t testing.TB, pool Pool, workers []*Worker) string {
 	shares := map[string][]int{}
 	for _, l := range pool.Leases(t) {
