@@ -62,7 +62,7 @@ const (
 	WHERE w.way > 0 AND EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.generation = $1)`
 
 	nextGeneration = `UPDATE {schema}.outlane_config SET generation = generation + 1,
-		sequence_file = pg_relation_filenode('{literal}.outbox_events_seq') WHERE generation = $1`
+		sequence_file = pg_relation_filenode('{literal}.outbox_events_seq') WHERE generation = $1 RETURNING generation`
 )
 
 // seen is what this Store has seen of the sequence.
@@ -180,11 +180,14 @@ func (s *Store) SaveHorizon(ctx context.Context, horizon int64) error {
 // horizon go to 0, so that every row is looked at again, and every epoch goes up. The sequence is moved past the highest seq in the table, so that no
 // more numbers are given twice. Of several workers that notice the same thing, the first does it; for the others it does nothing.
 func (s *Store) SequenceReset(ctx context.Context, last int64) error {
-	generation := s.seen.now()
-	s.log.Warn("the outbox's sequence went backwards: all cursors are set to 0", "last", last, "generation", generation)
-	g := []any{generation}
+	g := []any{s.seen.now()}
 	return s.run(ctx, "set the cursors back", call{sql: lockConfig, args: g}, call{sql: raiseAllEpochs, args: g}, call{sql: zeroCursors, args: g},
-		call{sql: zeroHorizon, args: g}, call{sql: liftSequence, args: g}, call{sql: nextGeneration, args: g})
+		call{sql: zeroHorizon, args: g}, call{sql: liftSequence, args: g}, call{sql: nextGeneration, args: g, row: func(r pgx.Rows) error {
+			var generation int64
+			err := r.Scan(&generation)
+			s.log.Info("all cursors are set to 0, because the outbox's sequence went backwards", "last", last, "generation", generation)
+			return err
+		}})
 }
 
 // MaxSeq is the highest seq in the table; 0 if the table is empty. If it is above Poll.LastSeq, numbers are being given twice; the next Poll
