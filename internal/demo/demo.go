@@ -50,7 +50,7 @@ type Options struct {
 // Defaults are the options of `outlane demo`.
 func Defaults() Options {
 	return Options{
-		Events: 60_000, Teams: 500, Partitions: 64, Workers: 3, Producers: 16, Rate: 1500, Seed: 1, Lease: 3 * time.Second, Outage: 5 * time.Second,
+		Events: 60_000, Teams: 500, Partitions: 64, Workers: 3, Producers: 16, Rate: 2000, Seed: 1, Lease: 3 * time.Second, Outage: 5 * time.Second,
 	}
 }
 
