@@ -12,6 +12,9 @@ CREATE TABLE outlane_config (
     -- sequence that went backwards has been noticed.
     sequence_file       oid NOT NULL,
     generation          bigint NOT NULL DEFAULT 0,
+    -- What is left to do after numbers were given twice; NULL: nothing. 0: lift the sequence past every number that the table has. 1: note the
+    -- next transaction. More: that transaction; when all before it have ended, which may hold such numbers, look at everything once more.
+    settling            xid8,
     created_at          timestamptz NOT NULL DEFAULT now()
 );
 

@@ -18,7 +18,7 @@ var producerGrants = []string{
 var workerGrants = []string{
 	"SELECT, UPDATE (processed, processed_at, error, attempts) ON {schema}.outbox_events",
 	"SELECT, UPDATE ON SEQUENCE {schema}.outbox_events_seq, {schema}.outlane_idle",
-	"SELECT, UPDATE (sequence_file, generation) ON {schema}.outlane_config",
+	"SELECT, UPDATE (sequence_file, generation, settling) ON {schema}.outlane_config",
 	"SELECT ON {schema}." + Table,
 	"SELECT, UPDATE ON {schema}.outlane_partitions, {schema}.outlane_horizon",
 	"SELECT, INSERT, UPDATE ON {schema}.outlane_lanes, {schema}.outbox_dead_letters, {schema}.outbox_parked_events",

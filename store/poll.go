@@ -18,7 +18,7 @@ const pollSequence = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM
 // with higher ids that are open are not listed in it, and have no name but their range up to the next id. That id is
 // known without taking one: age() is its distance, modulo 2^32, from the id it is given.
 const pollSnapshot = `SELECT p.snapshot::text, age(pg_snapshot_xmax(p.snapshot)::xid), pg_postmaster_start_time(),
-	current_setting('transaction_read_only') = 'on', c.generation, c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq')
+	current_setting('transaction_read_only') = 'on', c.generation, c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq'), c.settling::text
 	FROM {schema}.outlane_config c CROSS JOIN LATERAL (SELECT pg_current_snapshot() AS snapshot OFFSET 0) p`
 
 // pollShorten takes a transaction id and lets it end, whereupon the next snapshot's xmax is past all the ids of before.
@@ -53,16 +53,28 @@ const (
 	zeroHorizon = `UPDATE {schema}.outlane_horizon SET seq = 0
 	WHERE EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.generation = $1)`
 
-	// liftSequence moves the sequence past every number that the table has, so that numbers stop being given twice. Steps are taken one by one,
-	// because setval could undo an insert's step; a long way is jumped, which no insert can overtake in that moment.
+	nextGeneration = `UPDATE {schema}.outlane_config SET generation = generation + 1,
+		sequence_file = pg_relation_filenode('{literal}.outbox_events_seq'),
+		settling = CASE WHEN (SELECT e.seq FROM {schema}.outbox_events e ORDER BY e.seq DESC LIMIT 1) > (` + pollSequence + `) THEN '0'::xid8 END
+		WHERE generation = $1 RETURNING generation`
+)
+
+// A sequence that was set back gives numbers twice. Whoever looks for a number then cannot know whether it has seen both rows. So the sequence
+// is lifted, and when everybody who may still hold a number from before has ended, all cursors are set back once more.
+const (
+	lockSettling = `SELECT FROM {schema}.outlane_config c WHERE c.settling = '0' FOR UPDATE`
+
+	// liftSequence moves the sequence past every number that the table has. Steps are taken one by one, because setval could undo an
+	// insert's step; a long way is jumped, which no insert can overtake in that moment.
 	liftSequence = `SELECT CASE WHEN w.way > 100000 THEN setval('{literal}.outbox_events_seq', w.highest)
 		ELSE (SELECT max(nextval('{literal}.outbox_events_seq')) FROM generate_series(1, w.way)) END
 	FROM (SELECT m.seq AS highest, m.seq - CASE WHEN q.is_called THEN q.last_value ELSE 0 END AS way
 		FROM (SELECT e.seq FROM {schema}.outbox_events e ORDER BY e.seq DESC LIMIT 1) m CROSS JOIN {schema}.outbox_events_seq q) w
-	WHERE w.way > 0 AND EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.generation = $1)`
+	WHERE w.way > 0 AND EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.settling = '0')`
 
-	nextGeneration = `UPDATE {schema}.outlane_config SET generation = generation + 1,
-		sequence_file = pg_relation_filenode('{literal}.outbox_events_seq') WHERE generation = $1 RETURNING generation`
+	noteLift = `UPDATE {schema}.outlane_config SET settling = '1' WHERE settling = '0'`
+
+	noteNextXact = `UPDATE {schema}.outlane_config SET settling = $1::text::xid8 WHERE settling = '1'`
 )
 
 // seen is what this Store has seen of the sequence.
@@ -100,35 +112,64 @@ func (s *seen) now() int64 {
 
 // Poll looks at what is new: the sequence, then a snapshot. It costs the same however many events there are. Its deadline is five seconds.
 func (s *Store) Poll(ctx context.Context) (Poll, error) {
-	p, unlisted, err := s.poll(ctx)
-	if err == nil && unlisted > unlistedMax && !p.ReadOnly {
+	p, c, err := s.poll(ctx)
+	if err == nil && c.unlisted > unlistedMax && !p.ReadOnly {
 		if err = s.runFor(ctx, "end a transaction", pollTimeout, call{sql: pollShorten}); err == nil {
-			p, _, err = s.poll(ctx)
+			p, c, err = s.poll(ctx)
 		}
 	}
-	return p, err
+	if err == nil && c.settling != nil {
+		err = s.settle(ctx, &p, c)
+	}
+	if err != nil {
+		return Poll{}, err
+	}
+	return p, nil
 }
 
-func (s *Store) poll(ctx context.Context) (p Poll, unlisted int64, err error) {
+// circumstances are what Poll keeps to itself.
+type circumstances struct {
+	unlisted int64   // transaction ids from the snapshot's xmax on
+	settling *string // outlane_config's column
+}
+
+func (s *Store) poll(ctx context.Context) (p Poll, c circumstances, err error) {
 	var snapshot string
 	found, sameFile := false, false
 	err = s.runFor(ctx, "poll", pollTimeout,
 		call{sql: pollSequence, row: func(r pgx.Rows) error { return r.Scan(&p.LastSeq) }},
 		call{sql: pollSnapshot, row: func(r pgx.Rows) error {
 			found = true
-			return r.Scan(&snapshot, &unlisted, &p.Started, &p.ReadOnly, &p.Generation, &sameFile)
+			return r.Scan(&snapshot, &c.unlisted, &p.Started, &p.ReadOnly, &p.Generation, &sameFile, &c.settling)
 		}})
 	if err != nil {
-		return Poll{}, 0, err
+		return p, c, err
 	}
 	if !found {
-		return Poll{}, 0, fmt.Errorf("poll: %w", s.notSetUp())
+		return p, c, fmt.Errorf("poll: %w", s.notSetUp())
 	}
-	if err := p.read(snapshot, unlisted); err != nil {
-		return Poll{}, 0, fmt.Errorf("poll: %w", err)
+	if err := p.read(snapshot, c.unlisted); err != nil {
+		return p, c, fmt.Errorf("poll: %w", err)
 	}
 	p.Backwards = s.seen.behind(p.Generation, p.LastSeq) || !sameFile
-	return p, unlisted, nil
+	return p, c, nil
+}
+
+// settle does the next step of what is left to do after numbers were given twice.
+func (s *Store) settle(ctx context.Context, p *Poll, c circumstances) error {
+	switch *c.settling {
+	case "0":
+		return s.run(ctx, "lift the sequence", call{sql: lockSettling}, call{sql: liftSequence}, call{sql: noteLift})
+	case "1":
+		next := strconv.FormatUint(p.Xmax+uint64(max(c.unlisted, 0)), 10)
+		return s.run(ctx, "note the next transaction", call{sql: noteNextXact, args: []any{next}})
+	}
+	before, err := strconv.ParseUint(*c.settling, 10, 64)
+	if err != nil {
+		return fmt.Errorf("read what is settling: %w", err)
+	}
+	p.Backwards = p.Backwards || p.Xmin >= before
+	return nil
 }
 
 // read takes a snapshot's text, xmin:xmax:open,open, and how many ids past xmax have been given.
@@ -177,12 +218,13 @@ func (s *Store) SaveHorizon(ctx context.Context, horizon int64) error {
 }
 
 // SequenceReset deals with a sequence that went backwards or became another one, as Poll.Backwards tells: every cursor and the
-// horizon go to 0, so that every row is looked at again, and every epoch goes up. The sequence is moved past the highest seq in the table, so that no
-// more numbers are given twice. Of several workers that notice the same thing, the first does it; for the others it does nothing.
+// horizon go to 0, so that every row is looked at again, and every epoch goes up. Of several workers that notice the same thing, the first does
+// it; for the others it does nothing. If the table has higher numbers than the sequence, polls then lift the sequence past them, and say
+// Backwards once more when all have ended who may hold a number that was given twice.
 func (s *Store) SequenceReset(ctx context.Context, last int64) error {
 	g := []any{s.seen.now()}
 	return s.run(ctx, "set the cursors back", call{sql: lockConfig, args: g}, call{sql: raiseAllEpochs, args: g}, call{sql: zeroCursors, args: g},
-		call{sql: zeroHorizon, args: g}, call{sql: liftSequence, args: g}, call{sql: nextGeneration, args: g, row: func(r pgx.Rows) error {
+		call{sql: zeroHorizon, args: g}, call{sql: nextGeneration, args: g, row: func(r pgx.Rows) error {
 			var generation int64
 			err := r.Scan(&generation)
 			s.log.Info("all cursors are set to 0, because the outbox's sequence went backwards", "last", last, "generation", generation)
