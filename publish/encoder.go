@@ -54,7 +54,7 @@ type problem struct {
 
 // encode makes m the encoder's message, or says why it cannot be one.
 func (e *encoder) encode(m *Message) *problem {
-	if m.Topic != e.lastTopic {
+	if m.Topic != e.lastTopic || m.Topic == "" {
 		if err := ValidateTopic(m.Topic); err != nil {
 			return &problem{Error: refused(ReasonBadSubject, true, "topic: %w", err)}
 		}

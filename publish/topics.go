@@ -49,6 +49,8 @@ func validateSubject(subject string, wildcards bool) error {
 		return fmt.Errorf("it has %d bytes, more than %d", len(subject), maxTopic)
 	case subject[0] == '$':
 		return fmt.Errorf("%s begins with $, which is the server's own", quote(subject))
+	case strings.HasPrefix(subject, "_INBOX."):
+		return fmt.Errorf("%s is an inbox, where somebody waits for an answer", quote(subject))
 	}
 	start := 0
 	for i := 0; i <= len(subject); i++ {

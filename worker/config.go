@@ -72,6 +72,7 @@ type Route struct {
 type Config struct {
 	ID          string // of the worker, for people; its member identity is made from it
 	Partitions  int    // 0: what the database says; else Run fails when the database disagrees
+	KeyField    string // the payload's field that has the partition key; "": what the database says; else Run fails when the database disagrees
 	Routes      []Route
 	MaxAttempts int // tries an event gets that its stream refuses; 5
 

@@ -277,6 +277,9 @@ func TestRefusesADatabaseThatDoesNotFit(t *testing.T) {
 	err := w.Ended()
 	require.ErrorContains(t, err, "configured for 8 partitions, the database has 4")
 
+	w = e.Start(func(c *worker.Config) { c.KeyField = "account" })
+	require.ErrorContains(t, w.Ended(), `the partition key field "account", the database has "team_id"`)
+
 	e.Via = pgtest.Database(t)
 	w = e.Start()
 	err = w.Ended()

@@ -156,6 +156,10 @@ func (w *Worker) prepare(ctx context.Context) (store.Meta, error) {
 				return meta, fmt.Errorf("start worker: configured for %d partitions, the database has %d: set partitions to %d, or leave it out",
 					w.cfg.Partitions, meta.Partitions, meta.Partitions)
 			}
+			if w.cfg.KeyField != "" && w.cfg.KeyField != meta.KeyField {
+				return meta, fmt.Errorf("start worker: configured for the partition key field %q, the database has %q: set partitionKeyField to %q, or leave it out",
+					w.cfg.KeyField, meta.KeyField, meta.KeyField)
+			}
 			if meta.SequenceCache > 1 {
 				w.log.Error("the sequence outbox_events_seq hands out numbers in blocks: order by commit is not kept and cursors stand still; "+
 					"run ALTER SEQUENCE outbox_events_seq CACHE 1", "cache", meta.SequenceCache)

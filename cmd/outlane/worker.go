@@ -119,6 +119,9 @@ func workerConfig(cfg *config.Config, id string) worker.Config {
 		PollInterval: cfg.Worker.PollInterval, PollOnly: cfg.Worker.PollOnly, Publishers: cfg.Worker.Publishers, Fetchers: cfg.Worker.Fetchers,
 		LeaseDuration: cfg.Lease.Duration, DrainTimeout: cfg.Worker.DrainTimeout,
 	}
+	if cfg.Origin("partitionKeyField").Kind != config.FromDefault {
+		c.KeyField = cfg.PartitionKeyField
+	}
 	for _, r := range cfg.Routes {
 		c.Routes = append(c.Routes, worker.Route{
 			Topics: r.Topics, Stream: r.Stream, Block: r.OnDeadLetter == "block", MaxAttempts: r.MaxAttempts, Order: worker.Order(r.Order),
