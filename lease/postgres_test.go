@@ -81,7 +81,7 @@ func (p *postgresPool) SetHolder(t testing.TB, partition int, holder string) {
 }
 
 func (p *postgresPool) Disturb(t testing.TB, partition int) {
-	p.exec(t, `UPDATE outlane_leases SET transitions = CASE WHEN transitions = -5 THEN 9223372036854775807 ELSE -5 END, acquired_at = 'infinity'
+	p.exec(t, `UPDATE outlane_leases SET transitions = CASE WHEN transitions = 9223372036854775807 THEN -5 ELSE 9223372036854775807 END, acquired_at = 'infinity'
 		WHERE partition = $1`, partition)
 }
 
