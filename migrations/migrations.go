@@ -96,7 +96,7 @@ func Up(ctx context.Context, url, schema string, opts Options) ([]Migration, err
 	}
 	var applied []Migration
 	err := locked(ctx, url, schema, func(db *sql.DB, p *goose.Provider) error {
-		if _, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+quote(schema)); err != nil {
+		if err := create(ctx, db, schema); err != nil {
 			return fmt.Errorf("create the schema: %w", err)
 		}
 		if err := refuse(ctx, db, opts); err != nil {
@@ -112,6 +112,16 @@ func Up(ctx context.Context, url, schema string, opts Options) ([]Migration, err
 		return setUp(ctx, db, opts)
 	})
 	return applied, err
+}
+
+// create makes the schema if there is none. (CREATE SCHEMA IF NOT EXISTS asks for the right to create one even if there is.)
+func create(ctx context.Context, db *sql.DB, schema string) error {
+	exists := false
+	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).Scan(&exists); err != nil || exists {
+		return err
+	}
+	_, err := db.ExecContext(ctx, "CREATE SCHEMA "+quote(schema))
+	return err
 }
 
 // refuse looks for reasons not to migrate.

@@ -171,6 +171,20 @@ func TestSchemasAreKeptApart(t *testing.T) {
 	require.Zero(t, one[int](t, pgtest.Connect(t, url), `SELECT count(*) FROM pg_class WHERE relnamespace = '"Other, one"'::regnamespace`))
 }
 
+func TestSchemaMayBeMadeBySomebodyElse(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	name, address := pgtest.Role(t, url)
+	_, err := migrations.Up(ctx, address, "made", migrations.Options{})
+	require.ErrorContains(t, err, "permission denied")
+	pgtest.Exec(t, url, "CREATE SCHEMA made", "GRANT USAGE, CREATE ON SCHEMA made TO "+name)
+	up(t, address, "made", migrations.Options{Partitions: 3})
+	conn := inSchema(t, address, "made")
+	require.Equal(t, partition.Of("k", 3), one[int](t, conn, "INSERT INTO outbox_events (topic, partition_key) VALUES ('t', 'k') RETURNING partition"))
+	_, err = migrations.Down(ctx, address, "made")
+	require.NoError(t, err)
+}
+
 func TestPoolerIsRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)

@@ -6,7 +6,8 @@
 //     of a call never leaves a lock behind. (RetryDeadLetter and SkipDeadLetter, which people call, are transactions of a few round trips.)
 //   - What decides about events (Mark, DeadLetter, Park, Attempt, SaveCursors) carries the epoch that its caller claimed, and changes nothing
 //     if the epoch has moved on. Decisions hold the partition's row against a concurrent Claim while they are written.
-//   - Every call has a deadline, also without one in its context, and no call outlives its context.
+//   - Every call has a deadline, also without one in its context, and no call outlives its context: Config.StatementTimeout, five seconds for
+//     Poll, five minutes for a person's decision.
 //   - The plans of the hot statements do not depend on the table's statistics; tests assert them by EXPLAIN.
 //   - It never talks to a server that is read-only for longer than one call: such connections are dropped, so that an address list or a name
 //     leads to the new primary after a failover.

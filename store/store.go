@@ -36,6 +36,9 @@ const (
 	defaultMaxConns         = 8
 	defaultStatementTimeout = 30 * time.Second
 	pollTimeout             = 5 * time.Second
+
+	// decideTimeout bounds a person's decision: it may release a million parked events.
+	decideTimeout = 5 * time.Minute
 )
 
 // Store is a pool of connections to one database.
@@ -142,16 +145,21 @@ func (s *Store) runFor(ctx context.Context, what string, timeout time.Duration, 
 	return nil
 }
 
-// inTx runs f in a transaction that may take several round trips.
+// inTx runs f in a transaction that may take several round trips, and a while.
 func (s *Store) inTx(ctx context.Context, what string, f func(context.Context, pgx.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return s.failed(what, err)
 	}
 	defer conn.Release()
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return f(ctx, tx) })
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", decideTimeout.Milliseconds())); err != nil {
+			return err
+		}
+		return f(ctx, tx)
+	})
 	if err != nil {
 		return s.failed(what, err)
 	}
