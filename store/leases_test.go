@@ -127,7 +127,10 @@ func TestChangesOfThePoolAreNotified(t *testing.T) {
 			_, err := other.SwapLeases(ctx, []int{1, 2}, []string{"", ""}, []string{"0", "0"}, []string{"a", "a"})
 			return err
 		},
-		"create":  func() error { _, err := other.SwapLeases(ctx, []int{99}, []string{""}, []string{""}, []string{"a"}); return err },
+		"create": func() error {
+			_, err := other.SwapLeases(ctx, []int{99}, []string{""}, []string{""}, []string{"a"})
+			return err
+		},
 		"leaving": func() error { _, err := other.RenewMember(ctx, "b", time.Second, true); return err },
 		"leave":   func() error { return other.LeavePool(ctx, "c") },
 		"bury":    func() error { _, err := other.BuryMember(ctx, "nobody", ""); return err },
