@@ -127,7 +127,7 @@ func TestARefusedMessageEndsTheCallThere(t *testing.T) {
 					}
 					msgs := e.messages(2, 20)
 					r.spoil(e, &msgs[at])
-					res := e.Publish(bounded(t), e.stream, msgs)
+					res := e.attempt(msgs)
 					requireErr(t, res.Err, publish.Refused, r.reason, r.permanent)
 					require.Equal(t, at, res.Stored)
 					if at > 0 {
@@ -151,7 +151,7 @@ func TestARefusalAmongDuplicates(t *testing.T) {
 		e.publish(msgs[:5])
 		e.change(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 })
 		msgs[5].Data = make([]byte, 1001)
-		res := e.Publish(bounded(t), e.stream, msgs)
+		res := e.attempt(msgs)
 		requireErr(t, res.Err, publish.Refused, publish.ReasonTooLarge, true)
 		require.Equal(t, 5, res.Stored)
 		require.Equal(t, data(msgs[:5]), e.stored())
@@ -174,7 +174,7 @@ func TestATopicOfAnotherStream(t *testing.T) {
 					e.create(other)
 					msgs := e.messages(2, 10)
 					msgs[at].Topic = e.prefix + ".b"
-					res := e.Publish(bounded(t), e.stream, msgs)
+					res := e.attempt(msgs)
 					requireErr(t, res.Err, publish.Refused, publish.ReasonWrongStream, false)
 					require.Equal(t, at, res.Stored)
 					require.Len(t, e.stored(), at+1)

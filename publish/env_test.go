@@ -193,17 +193,35 @@ func (e *env) messages(first, n int) []publish.Message {
 	return msgs
 }
 
-// publish stores messages that nothing is wrong with. A stream with replicas may not have found its leader yet.
+// publish stores messages that nothing is wrong with.
 func (e *env) publish(msgs []publish.Message) publish.Result {
 	e.t.Helper()
 	waitConnected(e.t, e.Broker)
-	if e.v.replicas > 1 {
-		e.deliver(msgs[:min(1, len(msgs))])
-	}
-	res := e.Publish(bounded(e.t), e.stream, msgs)
+	res := e.attempt(msgs)
 	require.Nil(e.t, res.Err, "%v", res.Err)
 	require.Equal(e.t, len(msgs), res.Stored)
 	return res
+}
+
+// attempt is Publish, once. But where replicas may lack their leader for a moment, on a busy machine at any time, it goes on after that.
+func (e *env) attempt(msgs []publish.Message) publish.Result {
+	e.t.Helper()
+	deadline := time.Now().Add(ceiling)
+	var total publish.Result
+	for {
+		res := e.Publish(bounded(e.t), e.stream, msgs[total.Stored:])
+		total.Stored += res.Stored
+		total.StreamSeq, total.Err = max(total.StreamSeq, res.StreamSeq), res.Err
+		if res.Err == nil || e.v.replicas == 1 || !passing[res.Err.Reason] || time.Now().After(deadline) {
+			return total
+		}
+		e.pause()
+	}
+}
+
+// passing are the reasons of outages that a healthy cluster can have for a moment.
+var passing = map[string]bool{
+	publish.ReasonTimeout: true, publish.ReasonNoLeader: true, publish.ReasonBatchLost: true, publish.ReasonIDInFlight: true,
 }
 
 // deliver publishes until all is stored, as a worker does: again from the first message that is not surely stored.

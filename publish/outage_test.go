@@ -223,7 +223,7 @@ func TestStreamsThatTakeNothing(t *testing.T) {
 				e.change(c.change)
 				for _, n := range []int{1, 20} {
 					before := len(e.stored())
-					res := e.Publish(bounded(t), e.stream, e.messages(3, n))
+					res := e.attempt(e.messages(3, n))
 					if res.Err != nil || n > 1 {
 						requireErr(t, res.Err, publish.Outage, c.reason, false)
 					}
