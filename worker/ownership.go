@@ -68,7 +68,6 @@ func (o owner) Lost(n int) {
 	defer w.mu.Unlock()
 	delete(w.held, n)
 	if p := w.parts[n]; p != nil {
-		w.log.Warn("partition is lost: another member holds its lease", "partition", n)
 		w.stopPart(p, false)
 		w.cfg.Metrics.handovers.WithLabelValues("lost").Inc()
 	}
