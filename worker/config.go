@@ -27,7 +27,6 @@ type Database interface {
 	Horizon(ctx context.Context) (int64, error)
 	SaveHorizon(ctx context.Context, horizon int64) error
 	SequenceReset(ctx context.Context, last int64) error
-	MaxSeq(ctx context.Context) (int64, error)
 	Streams(ctx context.Context) ([]string, error)
 	DeadLetter(ctx context.Context, d store.DeadLetter) error
 	Park(ctx context.Context, epoch int64, lane store.Lane, events []store.Event) error

@@ -45,6 +45,8 @@ func (w *Worker) feed(ctx context.Context, begin session) error {
 				return fmt.Errorf("%w: the server was started at %s, not %s", errMoved, p.Started.Format(time.RFC3339), begin.started.Format(time.RFC3339))
 			case p.Generation != begin.generation:
 				return fmt.Errorf("%w: its cursors were set back", errMoved)
+			case failures > 0, w.listenerBroke(begin):
+				return fmt.Errorf("%w: a connection was lost", errMoved)
 			case w.backwards(p):
 				return fmt.Errorf("%w: its sequence went backwards", errMoved)
 			}
@@ -142,6 +144,13 @@ func (w *Worker) wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-t.C:
 	}
+}
+
+// listenerBroke says whether the listening connection was lost in this session.
+func (w *Worker) listenerBroke(begin session) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.breaks != begin.breaks
 }
 
 // backwards says whether the sequence is behind what was seen of it.

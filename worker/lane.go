@@ -65,7 +65,7 @@ func (w *Worker) upto(l *lane) int64 {
 	if l.stream.order == OrderSequence {
 		return w.horizon
 	}
-	return max(w.front, w.ceiling)
+	return w.front
 }
 
 // behind says whether there may be rows that l has not read.

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -185,4 +186,24 @@ func TestRightsThatWereTakenAwayStopOnlyTheMark(t *testing.T) {
 func grantWorker(t *testing.T, url, role string) {
 	t.Helper()
 	require.NoError(t, migrations.Grants(t.Context(), url, "public", "", role))
+}
+
+func TestACrashOfOnePostgresProcessStartsOver(t *testing.T) {
+	t.Parallel()
+	server := pgtest.StartServer(t)
+	e := pooltest.NewAt(t, server.URL("postgres"), 8)
+	e.Stream("A", []string{"a.>"})
+	e.Stream("B", []string{"b.>"})
+	e.Start()
+	e.Start()
+	produce(e, 1, 30)
+	e.Drained()
+	victim := pgtest.Connect(t, server.URL("postgres"))
+	require.NoError(t, syscall.Kill(int(victim.PgConn().PID()), syscall.SIGKILL)) // the server ends all others and recovers
+	require.True(t, pooltest.WaitFor(func() bool { return e.DB.Ping(t.Context()) == nil }))
+	e.DB.Reset()
+	produce(e, 2, 30)
+	e.Drained()
+	e.Check("A", "B")
+	require.Positive(t, e.Log.Has("starting over from the saved cursors"))
 }

@@ -14,10 +14,12 @@ type session struct {
 	started    time.Time // of the server
 	generation int64     // of the cursors
 	listens    bool      // a notification ends the sleep
+	breaks     int       // how often the listening connection had been lost
 }
 
 // sessions runs one session after another until ctx ends. A session is the time in which the database is one and the same server and its
-// sequence only goes forward; what a worker knows of numbers and transactions holds within one.
+// sequence only goes forward; what a worker knows of numbers and transactions holds within one. A connection that was lost ends it too: a
+// server that has recovered from the crash of one of its processes keeps its start time, and may give numbers again that nobody committed.
 func (w *Worker) sessions(ctx context.Context) {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		begin, err := w.openSession(ctx)
@@ -53,10 +55,6 @@ func (w *Worker) openSession(ctx context.Context) (session, error) {
 	if err != nil {
 		return session{}, err
 	}
-	highest, err := w.cfg.Database.MaxSeq(ctx)
-	if err != nil {
-		return session{}, err
-	}
 	if p.Backwards || p.LastSeq < horizon {
 		w.log.Error("the sequence outbox_events_seq went backwards: every cursor above it is set back and its rows are looked at again",
 			"last", p.LastSeq, "seen", horizon)
@@ -69,13 +67,10 @@ func (w *Worker) openSession(ctx context.Context) (session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tracker = &tracker{front: horizon, cached: meta.SequenceCache > 1}
-	w.front, w.horizon, w.horizonMoved, w.ceiling = horizon, horizon, time.Now(), 0
-	if highest > p.LastSeq {
-		w.ceiling = highest
-	}
+	w.front, w.horizon, w.horizonMoved = horizon, horizon, time.Now()
 	w.inSession = true
 	w.changed.Broadcast()
-	return session{started: p.Started, generation: p.Generation, listens: meta.Sessions}, nil
+	return session{started: p.Started, generation: p.Generation, listens: meta.Sessions, breaks: w.breaks}, nil
 }
 
 // closeSession drains all partitions, so that what was acknowledged is marked before it is read again; they are claimed anew in the next

@@ -34,11 +34,11 @@ type Worker struct {
 	streams      map[string]*stream
 	tracker      *tracker
 	front        int64 // of the tracker: lanes may read up to here
-	ceiling      int64 // the highest seq in the table when the session began
 	horizon      int64
 	horizonMoved time.Time
 	savedHorizon int64
 	inSession    bool
+	breaks       int // how often the listening connection was lost
 	budget       budget
 	fetchQueue   []*lane
 	marks        []*markBatch
@@ -211,6 +211,9 @@ func (w *Worker) listener(ctx context.Context) {
 			w.log.Info("the connection goes through a transaction pooler: waking up by polling alone")
 			return
 		}
+		w.mu.Lock()
+		w.breaks++
+		w.mu.Unlock()
 		w.wait(ctx, retryDelay(failures))
 	}
 }
