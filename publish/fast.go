@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/outlane/outlane/internal/crash"
 )
 
 // What a message does in its batch, as the reply subject says it: <inbox>.<batch>.<flow>.fail.<number>.<operation>.$FI
@@ -156,6 +158,9 @@ func (c *call) send(ctx context.Context, b *batch, msgs []Message, current, ahea
 	reply := make([]byte, 0, 128)
 	sent := 0
 	for i := range msgs {
+		if i == len(msgs)/2 {
+			crash.At(crash.Sending, c.flush)
+		}
 		last := i == len(msgs)-1
 		if i > 0 && !last {
 			bad = ahead.encode(&msgs[i+1])

@@ -145,6 +145,9 @@ func (c *call) sendError(err error) *Error {
 	return e
 }
 
+// flush returns when the server has read what was sent.
+func (c *call) flush() { _ = c.link.nc.Flush() }
+
 func contextError(ctx context.Context) *Error { return classify(ctx.Err()) }
 
 func (c *call) newEncoder() *encoder {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/outlane/outlane/internal/crash"
 )
 
 // syncCall takes the answers of a call that sends one message at a time. The reply subjects end in the message's number in the call.
@@ -56,6 +58,9 @@ func (c *call) sync(ctx context.Context, msgs []Message) (res Result, ofStream b
 	timer := time.NewTimer(c.cfg.AckTimeout)
 	defer timer.Stop()
 	for i := range msgs {
+		if i > 0 && i == len(msgs)/2 {
+			crash.At(crash.Sending)
+		}
 		if p := enc.encode(&msgs[i]); p != nil {
 			res.Err = p.Error
 			return res, p.ofStream

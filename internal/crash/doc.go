@@ -4,6 +4,8 @@
 // nothing is flushed or deferred) when it reaches the point that the environment variable OUTLANE_CRASH_AT names, for the n-th time if the name is
 // followed by ":n", else for the first. Any goroutine may call At at any time.
 //
+// A place in the code may name functions that run before that happens, for what must have left the process by then; they run in no other case.
+//
 // With OUTLANE_PAUSE_AT instead, the process stops itself there (SIGSTOP), as if its machine had been paused, and goes on when it gets SIGCONT.
 package crash
 

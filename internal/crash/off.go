@@ -3,4 +3,4 @@
 package crash
 
 // At does nothing.
-func At(string) {}
+func At(string, ...func()) {}

@@ -25,13 +25,19 @@ func point(variable string) (name string, count int64) {
 	return name, count
 }
 
-// At kills or stops the process if the environment says so.
-func At(name string) {
-	if name == crashAt && crashed.Add(1) == crashCount {
+// At kills or stops the process if the environment says so, after before.
+func At(name string, before ...func()) {
+	crash := name == crashAt && crashed.Add(1) == crashCount
+	pause := name == pauseAt && paused.Add(1) == pauseCount
+	if !crash && !pause {
+		return
+	}
+	for _, f := range before {
+		f()
+	}
+	if crash {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
-	if name == pauseAt && paused.Add(1) == pauseCount {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
