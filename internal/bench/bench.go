@@ -63,7 +63,7 @@ func Run(ctx context.Context, opts Options) (results []Result, err error) {
 	}
 	say("starting a private Postgres and a NATS server")
 	config := fmt.Sprintf("streams:\n  - {name: %s, subjects: [pool.>], storage: file, duplicateWindow: 2m}\n", poolStream)
-	box, err := sandbox.Start(ctx, opts.Program, config)
+	box, err := sandbox.Start(ctx, sandbox.Options{Program: opts.Program, Config: config})
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	d := &demo{opts: opts, show: newDisplay(opts.Out, opts.Width)}
 	defer d.show.clear()
 	d.show.say("starting a private Postgres and a NATS server")
-	if d.box, err = sandbox.Start(ctx, opts.Program, d.config()); err != nil {
+	if d.box, err = sandbox.Start(ctx, sandbox.Options{Program: opts.Program, Config: d.config()}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()

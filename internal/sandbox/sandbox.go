@@ -1,5 +1,5 @@
-// Package sandbox is what `outlane demo` and `outlane bench` play in: a private Postgres, a NATS server in this process, a temporary folder,
-// and outlane processes that use them.
+// Package sandbox is what `outlane demo`, `outlane bench` and the chaos runs play in: a private Postgres, a NATS server in this process (or
+// servers of the caller), a temporary folder, and outlane processes that use them.
 //
 // What it promises: Close ends and removes all of it, at any stage, and the servers and workers do not outlive this process (the workers on
 // Linux only); if it is killed, its folder is left. Servers listen on 127.0.0.1 only. What it does not promise: durability; Postgres runs without fsync.
@@ -35,42 +35,58 @@ const (
 // Sandbox is the servers, and connections to them.
 type Sandbox struct {
 	DatabaseURL string
+	NATSURL     string
 	ConfigFile  string
-	NATS        *natsserver.Server
+	Postgres    *postgres.Server
+	NATS        *natsserver.Server // nil if the servers are the caller's
 	DB          *pgxpool.Pool
 	JetStream   jetstream.JetStream
 	Workers     []*Worker
 
-	program  string
-	dir      string
-	postgres *postgres.Server
-	conn     *nats.Conn
+	program string
+	dir     string
+	keepDir bool
+	conn    *nats.Conn
 }
 
-// Start starts the servers, with a configuration file for the outlane processes. Program is the outlane executable. If something fails,
-// nothing is left.
-func Start(ctx context.Context, program, config string) (_ *Sandbox, err error) {
-	s := &Sandbox{program: program}
+// Options describe a sandbox.
+type Options struct {
+	Program string // the outlane executable
+	Config  string // the text of the configuration file for the outlane processes
+	// Dir is the folder for the workers' logs; it must exist, and Close leaves it. Empty: a temporary one, which Close removes.
+	Dir string
+	// NATSURL is the address of NATS servers that the caller runs, and stops after Close. Empty: the sandbox runs one.
+	NATSURL string
+}
+
+// Start starts the servers. If something fails, nothing is left.
+func Start(ctx context.Context, opts Options) (_ *Sandbox, err error) {
+	s := &Sandbox{program: opts.Program, dir: opts.Dir, keepDir: opts.Dir != "", NATSURL: opts.NATSURL}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.dir, err = os.MkdirTemp("", "outlane-sandbox-"); err != nil {
-		return nil, fmt.Errorf("make a folder: %w", err)
+	if !s.keepDir {
+		if s.dir, err = os.MkdirTemp("", "outlane-sandbox-"); err != nil {
+			return nil, fmt.Errorf("make a folder: %w", err)
+		}
 	}
 	s.ConfigFile = filepath.Join(s.dir, "outlane.yaml")
-	if err := os.WriteFile(s.ConfigFile, []byte(config), 0o644); err != nil {
+	if err := os.WriteFile(s.ConfigFile, []byte(opts.Config), 0o644); err != nil {
 		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
 	if err := s.startPostgres(ctx); err != nil {
 		return nil, err
 	}
-	s.NATS, err = natsserver.Start(natsserver.Options{StoreDir: filepath.Join(s.dir, "jetstream"), LogFile: filepath.Join(s.dir, "nats.log")})
-	if err != nil {
-		return nil, fmt.Errorf("start NATS: %w", err)
+	if s.NATSURL == "" {
+		s.NATS, err = natsserver.Start(natsserver.Options{StoreDir: filepath.Join(s.dir, "jetstream"), LogFile: filepath.Join(s.dir, "nats.log")})
+		if err != nil {
+			return nil, fmt.Errorf("start NATS: %w", err)
+		}
+		s.NATSURL = s.NATS.URL()
 	}
-	s.conn, err = nats.Connect(s.NATS.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.Name("outlane sandbox"))
+	s.conn, err = nats.Connect(s.NATSURL, nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.Name("outlane sandbox"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
@@ -81,13 +97,14 @@ func Start(ctx context.Context, program, config string) (_ *Sandbox, err error) 
 }
 
 func (s *Sandbox) startPostgres(ctx context.Context) (err error) {
-	s.postgres, err = postgres.Start(ctx, postgres.Options{Settings: map[string]string{
-		"fsync": "off", "full_page_writes": "off", "max_connections": "150", "shared_buffers": "128MB", "max_wal_size": "2GB",
+	s.Postgres, err = postgres.Start(ctx, postgres.Options{Settings: map[string]string{
+		"fsync": "off", "full_page_writes": "off", "max_connections": "150", "max_prepared_transactions": "20", "shared_buffers": "128MB",
+		"max_wal_size": "2GB",
 	}})
 	if err != nil {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
-	conn, err := pgx.Connect(ctx, s.postgres.URL("postgres"))
+	conn, err := pgx.Connect(ctx, s.Postgres.URL("postgres"))
 	if err != nil {
 		return fmt.Errorf("connect to Postgres: %w", err)
 	}
@@ -95,7 +112,7 @@ func (s *Sandbox) startPostgres(ctx context.Context) (err error) {
 	if err := errors.Join(err, conn.Close(ctx)); err != nil {
 		return fmt.Errorf("create the database: %w", err)
 	}
-	s.DatabaseURL = s.postgres.URL(database)
+	s.DatabaseURL = s.Postgres.URL(database)
 	cfg, err := pgxpool.ParseConfig(s.DatabaseURL)
 	if err != nil {
 		return fmt.Errorf("read the database's address: %w", err)
@@ -125,7 +142,7 @@ func (s *Sandbox) environment() []string {
 			env = append(env, e)
 		}
 	}
-	return append(env, "OUTLANE_DATABASE_URL="+s.DatabaseURL, "OUTLANE_NATS_URL="+s.NATS.URL(), "OUTLANE_CONFIG="+s.ConfigFile)
+	return append(env, "OUTLANE_DATABASE_URL="+s.DatabaseURL, "OUTLANE_NATS_URL="+s.NATSURL, "OUTLANE_CONFIG="+s.ConfigFile)
 }
 
 // Stored counts the messages of all streams. A server that is away makes it fail soon.
@@ -170,7 +187,7 @@ func (s *Sandbox) Claims(ctx context.Context) (map[int]Claim, error) {
 	return claims, rows.Err()
 }
 
-// Close ends everything and removes the folder.
+// Close ends everything and removes the folder, unless it is the caller's.
 func (s *Sandbox) Close() error {
 	_ = s.StopWorkers() // whoever wants to know how they end stops them before
 	if s.conn != nil {
@@ -183,8 +200,11 @@ func (s *Sandbox) Close() error {
 		s.NATS.Close()
 	}
 	var err error
-	if s.postgres != nil {
-		err = s.postgres.Close()
+	if s.Postgres != nil {
+		err = s.Postgres.Close()
+	}
+	if s.keepDir {
+		return err
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/outlane/outlane/internal/child"
 )
 
 // goodbye is how long a worker may take to end after SIGTERM.
@@ -33,14 +35,15 @@ type process struct {
 	err  error         // how it ended, after done
 }
 
-// StartWorker adds a process to the pool.
-func (s *Sandbox) StartWorker(id string) (*Worker, error) {
+// StartWorker adds a process to the pool. Env is added to its environment, and wins over what the sandbox says. Its methods are for one
+// goroutine at a time, unless they say otherwise.
+func (s *Sandbox) StartWorker(id string, env ...string) (*Worker, error) {
 	addr, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{ID: id, Addr: addr, Log: filepath.Join(s.dir, id+".log"), program: s.program}
-	w.env = append(s.environment(), "OUTLANE_WORKER_ID="+id, "OUTLANE_HTTP_ADDR="+addr)
+	w.env = append(append(s.environment(), "OUTLANE_WORKER_ID="+id, "OUTLANE_HTTP_ADDR="+addr), env...)
 	if err := w.Start(); err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func (w *Worker) Start() error {
 	}
 	defer func() { _ = log.Close() }() // the process has its own copy
 	p := &process{Cmd: exec.Command(w.program, "worker"), done: make(chan struct{})}
-	p.Env, p.Stdout, p.Stderr, p.SysProcAttr = w.env, log, log, processAttributes()
+	p.Env, p.Stdout, p.Stderr, p.SysProcAttr = w.env, log, log, child.Attributes()
 	if err := p.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", w.ID, err)
 	}
@@ -91,6 +94,22 @@ func (w *Worker) Alive() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// PID is the process's number, 0 if there is none.
+func (w *Worker) PID() int {
+	p := w.cmd.Load()
+	if p == nil {
+		return 0
+	}
+	return p.Process.Pid
+}
+
+// Signal sends the process a signal; one that has ended does not get it.
+func (w *Worker) Signal(sig syscall.Signal) {
+	if p := w.cmd.Load(); p != nil {
+		_ = p.Process.Signal(sig)
 	}
 }
 

@@ -1,0 +1,8 @@
+package child
+
+import "syscall"
+
+// Attributes are those of a process that is to be started.
+func Attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
