@@ -226,7 +226,7 @@ func (l *lane) unsent() int64 {
 // cursor is the seq at or under which every row of l is settled.
 func (w *Worker) cursor(l *lane) int64 {
 	c := w.horizon
-	if !l.live && (l.stream.order == OrderCommit || l.read < l.wanted) {
+	if !l.live && (l.stream.order == OrderCommit || l.read < l.wanted || l.part.state != partActive) {
 		c = min(c, l.read)
 	}
 	if low := l.unsent(); low > 0 {

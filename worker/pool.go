@@ -191,11 +191,20 @@ func (w *Worker) stopPart(p *part, drain bool) {
 		p.state = partDraining
 	}
 	for _, l := range p.lanes {
-		w.rewind(l)
+		w.halt(l)
 		w.endProbe(l)
 	}
 	w.refreshActive()
 	w.changed.Broadcast()
+}
+
+// halt drops what l holds unsent. From now on the feed hands it nothing, so its cursor must not follow the horizon any further.
+func (w *Worker) halt(l *lane) {
+	if l.live {
+		l.live, l.read = false, w.front
+	}
+	w.rewind(l)
+	l.read = min(l.read, w.horizon)
 }
 
 // refreshActive rebuilds the list of partitions whose rows the feed asks for.

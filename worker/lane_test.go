@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outlane/outlane/store"
+)
+
+// laneAt is a worker with one lane, which is live and has read everything up to front; a number above horizon may still appear.
+func laneAt(t *testing.T, order Order, front, horizon int64) (*Worker, *lane) {
+	t.Helper()
+	cfg := Config{BatchEvents: 10, BatchBytes: 1 << 20, Metrics: NewMetrics()}
+	w, err := New(Config{ID: "w", Metrics: cfg.Metrics, Database: &store.Store{}, Broker: nobody{}, Leases: nobody{}})
+	require.NoError(t, err)
+	w.front, w.horizon = front, horizon
+	s := &stream{name: "A", order: order}
+	w.streams["A"] = s
+	p := &part{n: 1, known: true, lanes: map[string]*lane{}}
+	w.parts[1] = p
+	return w, w.laneOf(p, "A")
+}
+
+func TestCursorOfADrainingPartitionDoesNotFollowTheHorizon(t *testing.T) {
+	for _, order := range []Order{OrderCommit, OrderSequence} {
+		w, l := laneAt(t, order, 100, 90)
+		l.read, l.wanted = 90, 90
+		require.Equal(t, int64(90), w.cursor(l))
+		w.stopPart(l.part, true)
+		// Number 95 appears and is handed to nobody here, and new rows come.
+		w.front, w.horizon = 200, 200
+		require.Equal(t, int64(90), w.cursor(l), "order %s", order)
+	}
+}
+
+func TestCursorStaysBehindWhatIsNotSettled(t *testing.T) {
+	w, l := laneAt(t, OrderCommit, 100, 100)
+	require.Equal(t, int64(100), w.cursor(l))
+	l.queue = []store.Event{{Seq: 80}, {Seq: 95}}
+	require.Equal(t, int64(79), w.cursor(l))
+	l.take(1, 1<<20)
+	require.Equal(t, int64(79), w.cursor(l), "under way")
+	l.marking = []*markBatch{{lane: l, low: 70}}
+	require.Equal(t, int64(69), w.cursor(l), "acknowledged and not marked")
+	l.marking = nil
+	w.putBack(l, nil)
+	require.Equal(t, int64(94), w.cursor(l))
+	l.late = []int64{60}
+	require.Equal(t, int64(59), w.cursor(l), "late rows that are not fetched")
+}
