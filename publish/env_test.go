@@ -29,13 +29,24 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
+	atEndLock.Lock()
+	defer atEndLock.Unlock()
 	for _, stop := range atEnd {
 		stop()
 	}
 	os.Exit(code)
 }
 
-var atEnd []func()
+var (
+	atEndLock sync.Mutex
+	atEnd     []func()
+)
+
+func stopAtEnd(stop func()) {
+	atEndLock.Lock()
+	defer atEndLock.Unlock()
+	atEnd = append(atEnd, stop)
+}
 
 // single and cluster are servers that tests share which leave them alone.
 var single = sync.OnceValue(func() string {
@@ -43,7 +54,7 @@ var single = sync.OnceValue(func() string {
 	if err != nil {
 		panic(err)
 	}
-	atEnd = append(atEnd, s.Close)
+	stopAtEnd(s.Close)
 	return s.URL()
 })
 
@@ -58,7 +69,7 @@ var cluster = sync.OnceValue(func() string {
 		if err != nil {
 			panic(err)
 		}
-		atEnd = append(atEnd, s.Close)
+		stopAtEnd(s.Close)
 		urls = append(urls, s.URL())
 	}
 	return strings.Join(urls, ",")

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"math"
 	"strings"
 	"testing"
@@ -295,8 +296,10 @@ func TestDeadLettersAreFilteredAndPaged(t *testing.T) {
 	}
 	ptr := func(s string) *string { return &s }
 	two := 2
-	require.Equal(t, l.ids[:3], ids(DeadLetterFilter{}))
-	require.Equal(t, l.ids, ids(DeadLetterFilter{Resolved: true}))
+	listed := slices.Clone(l.ids)
+	slices.Sort(listed[1:3]) // of one number, by id
+	require.Equal(t, listed[:3], ids(DeadLetterFilter{}))
+	require.Equal(t, listed, ids(DeadLetterFilter{Resolved: true}))
 	require.Equal(t, l.ids[2:3], ids(DeadLetterFilter{Stream: ptr("B")}))
 	require.Equal(t, l.ids[2:3], ids(DeadLetterFilter{Partition: &two}))
 	require.Equal(t, l.ids[2:3], ids(DeadLetterFilter{Topic: "other"}))
@@ -305,5 +308,5 @@ func TestDeadLettersAreFilteredAndPaged(t *testing.T) {
 	require.Empty(t, ids(DeadLetterFilter{Stream: ptr("")}))
 	page := l.list(DeadLetterFilter{Limit: 2})
 	require.Len(t, page, 2)
-	require.Equal(t, l.ids[2:3], ids(DeadLetterFilter{Limit: 2, AfterSeq: page[1].Seq, AfterID: page[1].EventID}))
+	require.Equal(t, listed[2:3], ids(DeadLetterFilter{Limit: 2, AfterSeq: page[1].Seq, AfterID: page[1].EventID}))
 }

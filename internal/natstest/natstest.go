@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -73,11 +74,16 @@ func StartCluster(t testing.TB, n int, options ...Option) *Cluster {
 	return c
 }
 
-// WaitReady returns when JetStream has a leader, and every member that runs follows it.
+// WaitReady returns when JetStream has a leader that knows every member that runs to be there, and they follow it.
 func (c *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		leaders := 0
+		leaders, running := 0, 0
+		for _, s := range c.Servers {
+			if s.NATS() != nil {
+				running++
+			}
+		}
 		for _, s := range c.Servers {
 			srv := s.NATS()
 			if srv == nil {
@@ -86,12 +92,27 @@ func (c *Cluster) WaitReady(t testing.TB) {
 			if !srv.JetStreamIsCurrent() {
 				return false
 			}
-			if srv.JetStreamIsLeader() {
+			if srv.JetStreamIsLeader() && knowsAll(srv, running) {
 				leaders++
 			}
 		}
 		return leaders == 1
 	}, Ceiling, 20*time.Millisecond, "the cluster has no leader")
+}
+
+// knowsAll says whether the leader of JetStream counts so many members as online, itself among them. Until it does it places no replica there.
+func knowsAll(leader *server.Server, running int) bool {
+	info, err := leader.Jsz(&server.JSzOptions{})
+	if err != nil || info.Meta == nil {
+		return false
+	}
+	online := 1
+	for _, peer := range info.Meta.Replicas {
+		if peer.Current && !peer.Offline {
+			online++
+		}
+	}
+	return online >= running
 }
 
 // Leader is the index of the server that leads a stream, -1 if none does now. The stream belongs to the default account.
