@@ -2,8 +2,8 @@ package store
 
 import (
 	"errors"
-	"slices"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
