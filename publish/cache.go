@@ -101,6 +101,23 @@ func (b *Broker) streamInfo(ctx context.Context, l *link, name string, notBefore
 	return e.info, nil
 }
 
+// LastSeq is the last sequence that a stream gave, now. A stream that was made anew, or restored, gives less than it gave before. Its error is an
+// *Error.
+func (b *Broker) LastSeq(ctx context.Context, stream string) (uint64, error) {
+	l, failed := b.connected()
+	if failed != nil {
+		return 0, failed
+	}
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, min(infoTimeout, b.cfg.AckTimeout))
+	defer cancel()
+	s, err := l.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, b.infoError(stream, asked, err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}
+
 // infoError is about the question, not about an event: nothing in it is a refusal of one.
 func (b *Broker) infoError(name string, asked time.Time, err error) *Error {
 	e := *classify(err)

@@ -44,6 +44,7 @@ type Broker interface {
 	Publish(ctx context.Context, stream string, msgs []publish.Message) publish.Result
 	StreamForTopic(ctx context.Context, topic string) (string, error)
 	Preflight(ctx context.Context, stream string, topics []string) error
+	LastSeq(ctx context.Context, stream string) (uint64, error)
 	Connected() (bool, string)
 	Mode(stream string) string
 }

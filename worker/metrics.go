@@ -30,6 +30,7 @@ type Metrics struct {
 	epochConflicts prometheus.Counter
 	owned          prometheus.Gauge
 	streamUp       *prometheus.GaugeVec
+	streamLosses   *prometheus.CounterVec
 
 	waiting         *prometheus.GaugeVec
 	lagSeconds      *prometheus.GaugeVec
@@ -74,6 +75,7 @@ func NewMetrics() *Metrics {
 	m.epochConflicts = counter("epoch_conflicts_total", "Partitions stopped because their epoch had moved on.").WithLabelValues()
 	m.owned = gauge("partitions_owned", "Partitions that this worker has claimed.").WithLabelValues()
 	m.streamUp = gauge("stream_up", "1 while a stream takes events, 0 while its lanes wait for it.", "stream")
+	m.streamLosses = counter("stream_losses_total", "Times a stream was found behind what it had acknowledged.", "stream")
 	m.waiting = gauge("lag_events", "Events of an owned lane that wait to be published; counted up to a limit of 10,000.", "stream", "partition")
 	m.lagSeconds = gauge("lag_seconds", "Age of the oldest waiting event of an owned lane.", "stream", "partition")
 	m.deadLettersOpen = gauge("dead_letters_open", "Dead letters of an owned lane that wait for a person.", "stream", "partition")

@@ -52,6 +52,7 @@ func (m *Metrics) touch() {
 	m.deadLetters.WithLabelValues("s", "r")
 	m.parkedEvents.WithLabelValues("s")
 	m.handovers.WithLabelValues("k")
+	m.streamLosses.WithLabelValues("s")
 	m.streamUp.WithLabelValues("s")
 	m.waiting.WithLabelValues("s", "1")
 	m.lagSeconds.WithLabelValues("s", "1")

@@ -339,10 +339,28 @@ func (w *Worker) preflight(ctx context.Context, l *lane, name string) error {
 	if err := w.cfg.Broker.Preflight(ctx, name, nil); err != nil {
 		return err
 	}
+	last, err := w.cfg.Broker.LastSeq(ctx, name)
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.checked = true
+	w.noteLoss(s, int64(last))
 	return nil
+}
+
+// noteLoss says so when a stream is behind what it acknowledged to one of our lanes: it was made anew, restored or lost a replica's data. What it
+// lost cannot be told from here, and is not sent again by itself.
+func (w *Worker) noteLoss(s *stream, last int64) {
+	known := int64(0)
+	w.eachLane(s, func(l *lane) { known = max(known, l.streamSeq) })
+	if known <= last {
+		return
+	}
+	w.cfg.Metrics.streamLosses.WithLabelValues(s.name).Inc()
+	w.log.Error("stream has lost messages that it acknowledged; compare with outlane verify", "stream", s.name, "acknowledged", known, "last", last)
+	w.eachLane(s, func(l *lane) { l.streamSeq = min(l.streamSeq, last) })
 }
 
 // verify asks the database whether p's epoch is still ours.
