@@ -103,6 +103,7 @@ func (c *call) diagnose(ctx context.Context, e *Error, m *Message) *Error {
 		return e
 	default:
 	}
+	c.hearOut()
 	notBefore := time.Now()
 	if e.Reason == ReasonWrongStream {
 		notBefore = c.began
@@ -123,6 +124,18 @@ func (c *call) diagnose(ctx context.Context, e *Error, m *Message) *Error {
 		return outage(ReasonNoLeader, errors.New("the stream exists, but none of its servers takes messages"))
 	}
 	return e
+}
+
+// hearOut takes in what the server has said so far about subjects that it does not let us publish to: it says so beside the answers, and the
+// client tells it later than them.
+func (c *call) hearOut() {
+	nc := c.link.nc
+	if nc.FlushTimeout(c.cfg.AckTimeout) != nil {
+		return
+	}
+	if err := nc.LastError(); err != nil {
+		c.asyncError(nc, nil, err)
+	}
 }
 
 // wentDown is the error of a call whose connection was lost under it.
