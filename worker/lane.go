@@ -192,6 +192,9 @@ func (w *Worker) rewind(l *lane) {
 		return
 	}
 	w.drop(l)
+	if !l.live {
+		low = min(low, l.read+1) // rows that the feed brought during a fetch may lie beyond what was read
+	}
 	l.live, l.read, l.late = false, low-1, nil
 	l.wanted = max(l.wanted, low)
 	l.rewound = len(l.marking) > 0 || l.publishing

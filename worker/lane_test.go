@@ -49,3 +49,13 @@ func TestCursorStaysBehindWhatIsNotSettled(t *testing.T) {
 	l.late = []int64{60}
 	require.Equal(t, int64(59), w.cursor(l), "late rows that are not fetched")
 }
+
+func TestLaneThatIsHaltedDuringAFetchDoesNotSkipWhatItFetches(t *testing.T) {
+	w, l := laneAt(t, OrderCommit, 100, 100)
+	l.live, l.read, l.fetching = false, 20, true
+	w.front, w.horizon = 120, 120
+	w.offer(l, 100, []store.Event{{Seq: 110}})
+	w.stopPart(l.part, true)
+	require.Equal(t, int64(20), l.read)
+	require.Equal(t, int64(20), w.cursor(l))
+}
