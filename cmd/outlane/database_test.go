@@ -229,6 +229,11 @@ func TestStatus(t *testing.T) {
 	for _, s := range look().Stuck {
 		require.NotEqual(t, "lane", s.What)
 	}
+
+	pgtest.Exec(t, o.url, "ALTER SEQUENCE outbox_events_seq CACHE 20")
+	r = look()
+	require.Equal(t, "sequence_cache", r.Stuck[len(r.Stuck)-1].Reason)
+	require.Contains(t, r.Stuck[len(r.Stuck)-1].Detail, "CACHE 1")
 }
 
 func TestStatusWatch(t *testing.T) {

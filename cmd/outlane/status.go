@@ -71,7 +71,7 @@ type laneView struct {
 
 // stuckView is something that does not move, why, and since when.
 type stuckView struct {
-	What   string     `json:"what"` // "lane", "key" or "partitions"
+	What   string     `json:"what"` // "lane", "key", "partitions" or "cursors"
 	Name   string     `json:"name"`
 	Lane   *laneID    `json:"lane"` // of a lane or a key
 	Reason string     `json:"reason"`
@@ -121,6 +121,11 @@ func lookAt(ctx context.Context, s *store.Store, schema string) (report, error) 
 		return report{}, fmt.Errorf("read status: %w", err)
 	}
 	r.setStuckKeys(blocked, owners)
+	if meta.SequenceCache > 1 {
+		r.Stuck = append(r.Stuck, stuckView{What: "cursors", Name: "all", Reason: "sequence_cache",
+			Detail: fmt.Sprintf("outbox_events_seq hands out numbers in blocks of %d, so order by commit is not kept; run ALTER SEQUENCE outbox_events_seq CACHE 1",
+				meta.SequenceCache)})
+	}
 	return r, nil
 }
 
