@@ -1,13 +1,19 @@
 // Package crash ends the process at named points, so that tests can see what a crash exactly there leaves behind.
 //
 // It promises to do nothing at all in an ordinary build: At is empty and inlined away. In a build with the tag crashpoints, the process kills itself (SIGKILL,
-// nothing is flushed or deferred) when it reaches the point that the environment variable OUTLANE_CRASH_AT names, for the n-th time if the name is
+// nothing is flushed or deferred) when it reaches the point that the environment variable CRASH_AT names, for the n-th time if the name is
 // followed by ":n", else for the first. Any goroutine may call At at any time.
 //
 // A place in the code may name functions that run before that happens, for what must have left the process by then; they run in no other case.
 //
-// With OUTLANE_PAUSE_AT instead, the process stops itself there (SIGSTOP), as if its machine had been paused, and goes on when it gets SIGCONT.
+// With PAUSE_AT instead, the process stops itself there (SIGSTOP), as if its machine had been paused, and goes on when it gets SIGCONT.
 package crash
+
+// The environment variables. They are no settings of Outlane, whose prefix they therefore do not have.
+const (
+	CrashVariable = "CRASH_AT"
+	PauseVariable = "PAUSE_AT"
+)
 
 // The points, in the order in which an event meets them.
 const (

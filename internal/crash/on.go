@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	crashAt, crashCount = point("OUTLANE_CRASH_AT")
-	pauseAt, pauseCount = point("OUTLANE_PAUSE_AT")
+	crashAt, crashCount = point(CrashVariable)
+	pauseAt, pauseCount = point(PauseVariable)
 	crashed, paused     atomic.Int64
 )
 
