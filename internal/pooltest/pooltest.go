@@ -299,6 +299,18 @@ func (b *Log) Tail() string {
 	return strings.Join(b.lines[max(0, len(b.lines)-60):], "")
 }
 
+// find is the first line that has text, empty if none has.
+func (b *Log) find(text string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.lines {
+		if strings.Contains(l, text) {
+			return l
+		}
+	}
+	return ""
+}
+
 // Has counts the lines that have text.
 func (b *Log) Has(text string) int {
 	b.mu.Lock()
