@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -75,15 +76,23 @@ func Start(opt Options) (*Server, error) {
 	return s, nil
 }
 
+// freePortTries is how many ports are tried: one that was free a moment ago may be somebody's connection now.
+const freePortTries = 10
+
 func (s *Server) firstStart() error {
-	if s.opt.Port == 0 {
+	if s.opt.Port != 0 {
+		return s.Start()
+	}
+	for tries := freePortTries; ; tries-- {
 		ports, err := freePorts(1)
 		if err != nil {
 			return err
 		}
 		s.opt.Port = ports[0]
+		if err = s.Start(); tries == 1 || !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
 	}
-	return s.Start()
 }
 
 // Start runs the server again after Stop, on the same port with the same data. It does nothing if the server runs.
