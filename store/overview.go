@@ -35,8 +35,7 @@ type PartitionInfo struct {
 }
 
 const (
-	overviewSQL = `SELECT clock_timestamp(), current_database()::text, h.seq, CASE WHEN s.is_called THEN s.last_value ELSE 0 END
-FROM {schema}.outlane_horizon h CROSS JOIN {schema}.outbox_events_seq s`
+	overviewSQL = `SELECT clock_timestamp(), current_database()::text, h.seq, (` + pollSequence + `) FROM {schema}.outlane_horizon h`
 
 	overviewMembersSQL = `SELECT id, joined_at, extract(epoch FROM duration)::float8,
        greatest(extract(epoch FROM clock_timestamp() - renewed_at), 0)::float8, leaving

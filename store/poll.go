@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pollSequence reads the sequence. It must be executed before pollSnapshot's snapshot is taken.
-const pollSequence = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.outbox_events_seq`
+// pollSequence reads the sequence. It must be executed before pollSnapshot's snapshot is taken. The function takes the sequence's lock. A plain
+// SELECT of last_value does not, and every now and then sees what nextval writes ahead into the log: a number up to 32 too high.
+const pollSequence = `SELECT coalesce(pg_sequence_last_value('{literal}.outbox_events_seq'), 0)`
 
 // pollSnapshot reads the snapshot and the next transaction id. A snapshot's xmax is one past the last transaction that has *ended*: those
 // with higher ids that are open are not listed in it, and have no name but their range up to the next id. That id is
@@ -68,8 +69,8 @@ const (
 	// insert's step; a long way is jumped, which no insert can overtake in that moment.
 	liftSequence = `SELECT CASE WHEN w.way > 100000 THEN setval('{literal}.outbox_events_seq', w.highest)
 		ELSE (SELECT max(nextval('{literal}.outbox_events_seq')) FROM generate_series(1, w.way)) END
-	FROM (SELECT m.seq AS highest, m.seq - CASE WHEN q.is_called THEN q.last_value ELSE 0 END AS way
-		FROM (SELECT e.seq FROM {schema}.outbox_events e ORDER BY e.seq DESC LIMIT 1) m CROSS JOIN {schema}.outbox_events_seq q) w
+	FROM (SELECT m.seq AS highest, m.seq - (` + pollSequence + `) AS way
+		FROM (SELECT e.seq FROM {schema}.outbox_events e ORDER BY e.seq DESC LIMIT 1) m) w
 	WHERE w.way > 0 AND EXISTS (SELECT FROM {schema}.outlane_config c WHERE c.settling = '0')`
 
 	noteLift = `UPDATE {schema}.outlane_config SET settling = '1' WHERE settling = '0'`
@@ -96,18 +97,16 @@ func (s *seen) note(generation, n int64) {
 	}
 }
 
-// behind says whether n is less than was seen before in the generation, and notes it.
-func (s *seen) behind(generation, n int64) bool {
-	s.note(generation, n)
+// highest is the highest number seen so far, and its generation.
+func (s *seen) highest() (generation, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return generation == s.generation && n < s.high
+	return s.generation, s.high
 }
 
 func (s *seen) now() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.generation
+	generation, _ := s.highest()
+	return generation
 }
 
 // Poll looks at what is new: the sequence, then a snapshot. It costs the same however many events there are. Its deadline is five seconds.
@@ -136,6 +135,7 @@ type circumstances struct {
 func (s *Store) poll(ctx context.Context) (p Poll, c circumstances, err error) {
 	var snapshot string
 	found, sameFile := false, false
+	generation, high := s.seen.highest() // before the sequence is read: what others see meanwhile may be further
 	err = s.runFor(ctx, "poll", pollTimeout,
 		call{sql: pollSequence, row: func(r pgx.Rows) error { return r.Scan(&p.LastSeq) }},
 		call{sql: pollSnapshot, row: func(r pgx.Rows) error {
@@ -151,7 +151,8 @@ func (s *Store) poll(ctx context.Context) (p Poll, c circumstances, err error) {
 	if err := p.read(snapshot, c.unlisted); err != nil {
 		return p, c, fmt.Errorf("poll: %w", err)
 	}
-	p.Backwards = s.seen.behind(p.Generation, p.LastSeq) || !sameFile
+	s.seen.note(p.Generation, p.LastSeq)
+	p.Backwards = p.Generation == generation && p.LastSeq < high || !sameFile
 	return p, c, nil
 }
 

@@ -256,6 +256,32 @@ func TestSequenceThatWasSetBackIsNoticed(t *testing.T) {
 	require.True(t, poll(t, s).Backwards, "until it is dealt with")
 }
 
+// A number that is seen elsewhere while a poll is under way may be higher than the one that the poll has read already.
+func TestNumbersSeenDuringAPollAreNotHeldAgainstIt(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	s := d.open()
+	d.insert("A", "k", 10)
+	require.False(t, poll(t, s).Backwards)
+	tx := begin(t, pgtest.Connect(t, d.url))
+	_, err := tx.Exec(ctx, "LOCK TABLE outlane_config")
+	require.NoError(t, err)
+	polled := make(chan Poll, 1)
+	go func() {
+		p, _ := s.Poll(ctx)
+		polled <- p
+	}()
+	require.Eventually(t, func() bool {
+		return one[int](d, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, ceiling, 10*time.Millisecond)
+	insertBy(t, tx, "A", "k", 10)
+	s.seen.note(0, 20)
+	require.NoError(t, tx.Commit(ctx))
+	p := <-polled
+	require.EqualValues(t, 10, p.LastSeq)
+	require.False(t, p.Backwards)
+}
+
 func TestSequenceBehindASavedCursorIsNoticed(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
