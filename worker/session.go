@@ -55,10 +55,18 @@ func (w *Worker) openSession(ctx context.Context) (session, error) {
 	if err != nil {
 		return session{}, err
 	}
-	if p.Backwards || p.LastSeq < horizon {
+	last := p.LastSeq
+	if last < horizon { // which another worker may have saved since the poll
+		again, err := w.cfg.Database.Poll(ctx)
+		if err != nil {
+			return session{}, err
+		}
+		p.Backwards, last = p.Backwards || again.Backwards, again.LastSeq
+	}
+	if p.Backwards || last < horizon {
 		w.log.Error("the sequence outbox_events_seq went backwards: every cursor above it is set back and its rows are looked at again",
-			"last", p.LastSeq, "seen", horizon)
-		if err := w.cfg.Database.SequenceReset(ctx, p.LastSeq); err != nil {
+			"last", last, "seen", horizon)
+		if err := w.cfg.Database.SequenceReset(ctx, last); err != nil {
 			return session{}, fmt.Errorf("set cursors back: %w", err)
 		}
 		crash.At(crash.SequenceReset)
