@@ -59,3 +59,15 @@ func TestLaneThatIsHaltedDuringAFetchDoesNotSkipWhatItFetches(t *testing.T) {
 	require.Equal(t, int64(20), l.read)
 	require.Equal(t, int64(20), w.cursor(l))
 }
+
+func TestLaneInOrderOfSequenceReadsWhatWasSeenBeforeItsClaim(t *testing.T) {
+	w, _ := laneAt(t, OrderSequence, 100, 90)
+	p := &part{n: 2, lanes: map[string]*lane{}, cursors: map[string]store.LaneCursor{"A": {Cursor: 90}}}
+	w.parts[2] = p
+	l := w.laneOf(p, "A")
+	p.known = true
+	require.False(t, w.behind(l), "it waits for the horizon")
+	w.horizon = 100
+	require.True(t, w.behind(l))
+	require.Equal(t, int64(90), w.cursor(l))
+}

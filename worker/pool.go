@@ -69,7 +69,7 @@ func (w *Worker) laneOf(p *part, name string) *lane {
 	l.read, l.saved, l.streamSeq = saved.Cursor, saved.Cursor, saved.StreamSeq
 	l.live = p.known && l.stream.order == OrderCommit
 	if !p.known {
-		l.wanted = w.upto(l)
+		l.wanted = w.front // rows above the horizon have been looked at already, and are not handed over again
 	}
 	p.lanes[name] = l
 	return l
