@@ -331,7 +331,7 @@ func (w *Worker) resolve(ctx context.Context, l *lane, events []store.Event) (st
 func (w *Worker) preflight(ctx context.Context, l *lane, name string) error {
 	w.mu.Lock()
 	s := w.streamOf(name)
-	checked := s.checked
+	checked, known := s.checked, w.acknowledged(s)
 	w.mu.Unlock()
 	if checked {
 		return nil
@@ -346,16 +346,20 @@ func (w *Worker) preflight(ctx context.Context, l *lane, name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.checked = true
-	w.noteLoss(s, int64(last))
+	w.noteLoss(s, known, int64(last))
 	return nil
 }
 
-// noteLoss says so when a stream is behind what it acknowledged to one of our lanes: it was made anew, restored or lost a replica's data. What it
-// lost cannot be told from here, and is not sent again by itself.
-func (w *Worker) noteLoss(s *stream, last int64) {
-	known := int64(0)
+// acknowledged is the highest sequence that s is known to have given to one of our lanes.
+func (w *Worker) acknowledged(s *stream) (known int64) {
 	w.eachLane(s, func(l *lane) { known = max(known, l.streamSeq) })
-	if known <= last {
+	return known
+}
+
+// noteLoss says so when a stream is behind what it had acknowledged to our lanes before it was asked for its last sequence: it was made anew,
+// restored or lost a replica's data. What it lost cannot be told from here, and is not sent again by itself.
+func (w *Worker) noteLoss(s *stream, known, last int64) {
+	if min(known, w.acknowledged(s)) <= last {
 		return
 	}
 	w.cfg.Metrics.streamLosses.WithLabelValues(s.name).Inc()
