@@ -6,18 +6,21 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
-// ClusterOptions are the options of n servers that form one cluster on free ports. A port can be taken by somebody else between this call and
-// the start of its server; starting fails then.
+// ClusterOptions are the options of n servers that form one cluster. Their ports are theirs until this process ends.
 func ClusterOptions(name string, n int) ([]Options, error) {
-	ports, err := freePorts(2 * n)
-	if err != nil {
-		return nil, err
+	ports := make([]int, 2*n)
+	for i := range ports {
+		var err error
+		if ports[i], err = ReservePort(); err != nil {
+			return nil, err
+		}
 	}
 	routes := make([]string, n)
 	for i := range routes {
-		routes[i] = "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[n+i]))
+		routes[i] = "nats://" + address(ports[n+i])
 	}
 	members := make([]Options, n)
 	for i := range members {
@@ -37,18 +40,33 @@ const (
 	highestPort = 32000
 )
 
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, 0, n)
-	for range 50 * n {
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// reserved holds, for each port that ReservePort gave away, the UDP port of the same number: while a server is stopped its own port is free for
+// everybody, and this is how processes that run this code tell each other.
+var reserved struct {
+	sync.Mutex
+	held []net.PacketConn
+}
+
+// ReservePort finds a free TCP port. ReservePort does not give it away again, in any process, while this one lives.
+func ReservePort() (int, error) {
+	for range 100 {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		mark, err := net.ListenPacket("udp", address(port))
 		if err != nil {
 			continue
 		}
-		defer func() { _ = l.Close() }() // held until all are found, so that none is found twice
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
+		l, err := net.Listen("tcp", address(port))
+		if err != nil {
+			_ = mark.Close()
+			continue
 		}
+		_ = l.Close()
+		reserved.Lock()
+		reserved.held = append(reserved.held, mark)
+		reserved.Unlock()
+		return port, nil
 	}
-	return nil, errors.New("find free ports: too many are taken")
+	return 0, errors.New("find a free port: too many are taken")
 }

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -40,6 +39,8 @@ type Cluster struct {
 	Name   string // empty: no cluster
 	Port   int
 	Routes []string // nats://127.0.0.1:port of each member
+	// NoAdvertise keeps the members' addresses from clients.
+	NoAdvertise bool
 }
 
 // startTimeout bounds how long a server may take to accept connections. It is generous: a loaded machine is no failure.
@@ -84,11 +85,11 @@ func (s *Server) firstStart() error {
 		return s.Start()
 	}
 	for tries := freePortTries; ; tries-- {
-		ports, err := freePorts(1)
+		port, err := ReservePort()
 		if err != nil {
 			return err
 		}
-		s.opt.Port = ports[0]
+		s.opt.Port = port
 		if err = s.Start(); tries == 1 || !errors.Is(err, syscall.EADDRINUSE) {
 			return err
 		}
@@ -113,14 +114,17 @@ func (s *Server) Start() error {
 	if err != nil {
 		return fmt.Errorf("make the server: %w", err)
 	}
+	var said lastError
 	if s.opt.LogFile != "" {
 		srv.ConfigureLogger()
+	} else {
+		srv.SetLogger(&said, false, false)
 	}
 	srv.Start()
 	if !srv.ReadyForConnections(startTimeout) || srv.Addr() == nil {
 		srv.Shutdown()
 		srv.WaitForShutdown()
-		return fmt.Errorf("start the server on port %d: it does not accept connections", opts.Port)
+		return fmt.Errorf("start the server on port %d: it does not accept connections: %s", opts.Port, said.String())
 	}
 	s.running = srv
 	return nil
@@ -128,7 +132,7 @@ func (s *Server) Start() error {
 
 // checkPort fails at once on a port that is taken: the server itself would only say so in its log.
 func (o Options) checkPort() error {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
+	l, err := net.Listen("tcp", address(o.Port))
 	if err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
@@ -152,7 +156,7 @@ func (o Options) serverOptions() (*server.Options, error) {
 		LogFile:             o.LogFile,
 	}
 	if o.Cluster.Name != "" {
-		opts.Cluster = server.ClusterOpts{Name: o.Cluster.Name, Host: "127.0.0.1", Port: o.Cluster.Port}
+		opts.Cluster = server.ClusterOpts{Name: o.Cluster.Name, Host: "127.0.0.1", Port: o.Cluster.Port, NoAdvertise: o.Cluster.NoAdvertise}
 		for _, route := range o.Cluster.Routes {
 			u, err := url.Parse(route)
 			if err != nil {
@@ -166,6 +170,33 @@ func (o Options) serverOptions() (*server.Options, error) {
 	}
 	return opts, nil
 }
+
+// lastError is a log that keeps the last error.
+type lastError struct {
+	mu   sync.Mutex
+	text string
+}
+
+func (l *lastError) keep(format string, args []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = fmt.Sprintf(format, args...)
+}
+
+// String is the error.
+func (l *lastError) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text
+}
+
+// The methods of server.Logger.
+func (l *lastError) Noticef(string, ...any)            {}
+func (l *lastError) Warnf(string, ...any)              {}
+func (l *lastError) Debugf(string, ...any)             {}
+func (l *lastError) Tracef(string, ...any)             {}
+func (l *lastError) Errorf(format string, args ...any) { l.keep(format, args) }
+func (l *lastError) Fatalf(format string, args ...any) { l.keep(format, args) }
 
 // Stop ends the server and returns when it has ended. Its port and data stay for Start.
 func (s *Server) Stop() {
@@ -204,7 +235,7 @@ func (s *Server) Close() {
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.opt.Port))
+	return "nats://" + address(s.opt.Port)
 }
 
 // StoreDir is the folder with the server's data.

@@ -30,6 +30,7 @@ const (
 	database      = "city"
 	connections   = 30
 	reconnectWait = 100 * time.Millisecond
+	pingInterval  = 2 * time.Second // a frozen server is left soon
 )
 
 // Sandbox is the servers, and connections to them.
@@ -86,7 +87,8 @@ func Start(ctx context.Context, opts Options) (_ *Sandbox, err error) {
 		}
 		s.NATSURL = s.NATS.URL()
 	}
-	s.conn, err = nats.Connect(s.NATSURL, nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.Name("outlane sandbox"))
+	s.conn, err = nats.Connect(s.NATSURL, nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.Name("outlane sandbox"),
+		nats.PingInterval(pingInterval))
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
@@ -126,12 +128,19 @@ func (s *Sandbox) startPostgres(ctx context.Context) (err error) {
 
 // Command runs an outlane command that is expected to succeed.
 func (s *Sandbox) Command(ctx context.Context, args ...string) error {
+	_, err := s.Output(ctx, args...)
+	return err
+}
+
+// Output runs an outlane command that is expected to succeed, and returns what it prints.
+func (s *Sandbox) Output(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Env = s.environment()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run outlane %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("run outlane %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
-	return nil
+	return string(out), nil
 }
 
 // environment is what an outlane process of the sandbox runs with: this one's, without any setting of Outlane, and where things are.

@@ -35,18 +35,24 @@ type process struct {
 	err  error         // how it ended, after done
 }
 
-// StartWorker adds a process to the pool. Env is added to its environment, and wins over what the sandbox says. Its methods are for one
-// goroutine at a time, unless they say otherwise.
+// StartWorker adds a process to the pool and starts it. See NewWorker.
 func (s *Sandbox) StartWorker(id string, env ...string) (*Worker, error) {
+	w, err := s.NewWorker(id, env...)
+	if err != nil {
+		return nil, err
+	}
+	return w, w.Start()
+}
+
+// NewWorker adds a process to the pool that is not started yet. Env is added to its environment, and wins over what the sandbox says. Its methods
+// are for one goroutine at a time, unless they say otherwise.
+func (s *Sandbox) NewWorker(id string, env ...string) (*Worker, error) {
 	addr, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{ID: id, Addr: addr, Log: filepath.Join(s.dir, id+".log"), program: s.program}
 	w.env = append(append(s.environment(), "OUTLANE_WORKER_ID="+id, "OUTLANE_HTTP_ADDR="+addr), env...)
-	if err := w.Start(); err != nil {
-		return nil, err
-	}
 	s.Workers = append(s.Workers, w)
 	return w, nil
 }
@@ -63,7 +69,7 @@ func freeAddress() (string, error) {
 	return addr, nil
 }
 
-// Start starts the process again after its end.
+// Start starts the process, also again after its end.
 func (w *Worker) Start() error {
 	log, err := os.OpenFile(w.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -1,0 +1,54 @@
+// Command cmd runs a chaos run or a soak: see `make chaos` and `make soak`.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/outlane/outlane/internal/chaos"
+	"github.com/outlane/outlane/internal/natsserver"
+)
+
+func main() {
+	natsserver.ServeChild()
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	var opts chaos.Options
+	opts.Out = os.Stdout
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.StringVar(&opts.Program, "program", "bin/outlane", "the outlane executable")
+	flags.StringVar(&opts.Dir, "dir", "", "where the folder of a run that fails is left")
+	flags.DurationVar(&opts.Duration, "duration", time.Minute, "how long to break things")
+	flags.Uint64Var(&opts.Seed, "seed", 0, "the seed of the plan; 0: a new one")
+	flags.IntVar(&opts.Rate, "rate", 0, "events a second")
+	flags.DurationVar(&opts.Every, "every", 0, "mean time between two faults")
+	plan := flags.Bool("plan", false, "print the plan and do nothing")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if opts.Seed == 0 {
+		opts.Seed = uint64(time.Now().UnixNano()) % 1_000_000
+	}
+	if *plan {
+		fmt.Print(chaos.Draw(opts.Seed, opts.Duration, opts.Every))
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := chaos.Run(ctx, opts)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}
