@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"github.com/outlane/outlane/internal/config"
@@ -69,7 +70,8 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 	}
 	defer broker.Close()
 	c := workerConfig(cfg, id)
-	c.Database, c.Broker, c.Leases, c.Logger = db, broker, lease.NewPostgres(leases), log
+	c.Database, c.Broker, c.Leases, c.Logger, c.Metrics = db, broker, lease.NewPostgres(leases), log, worker.NewMetrics()
+	c.Metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	made, err := worker.New(c)
 	if err != nil {
 		return usageError{err}

@@ -134,6 +134,8 @@ func TestWorkerDeliversWithoutAConfigurationFile(t *testing.T) {
 		return err == nil && info.State.Msgs == 2
 	}, ceiling, 10*time.Millisecond)
 	require.Contains(t, get(addr, "/metrics").body, "outlane_partitions_owned 4")
+	require.Contains(t, get(addr, "/metrics").body, "go_goroutines ")
+	require.Contains(t, get(addr, "/metrics").body, "process_resident_memory_bytes ")
 
 	var r report
 	require.NoError(t, json.Unmarshal([]byte(outlane(t, []string{"OUTLANE_DATABASE_URL=" + db}, "status", "-o", "json").out), &r))
