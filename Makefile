@@ -1,6 +1,8 @@
 # make demo   runs the main job on this machine, servers and all
 # make test   vet, staticcheck, golangci-lint and every test
-# Both install what is missing. PG=16 picks another installed Postgres.
+# make chaos  breaks a pool at random and checks it: SECONDS=60, SEED=… for the same plan again
+# make soak   runs a pool with rolling restarts and checks it: MINUTES=30
+# All install what is missing. PG=16 picks another installed Postgres.
 
 STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -11,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export PG
 export CGO_ENABLED ?= 1
 
-.PHONY: build demo test lint unit bench docs clean
+.PHONY: build demo test lint unit bench chaos soak docs clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/outlane ./cmd/outlane
@@ -37,6 +39,16 @@ unit:
 bench: build
 	@./scripts/setup.sh demo
 	@./bin/outlane bench
+
+chaos: build
+	@./scripts/setup.sh test
+	@go build -o bin/chaos ./internal/chaos/cmd
+	@./bin/chaos -duration $(or $(SECONDS),60)s $(if $(SEED),-seed $(SEED)) $(if $(DIR),-dir $(DIR))
+
+soak: build
+	@./scripts/setup.sh demo
+	@go build -o bin/chaos ./internal/chaos/cmd
+	@./bin/chaos -soak -duration $(or $(MINUTES),30)m $(if $(SEED),-seed $(SEED)) $(if $(DIR),-dir $(DIR))
 
 docs:
 	go generate ./...

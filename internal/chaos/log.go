@@ -25,6 +25,13 @@ func newLog(out io.Writer, path string) (*log, error) {
 	return &log{out: out, file: file, began: time.Now()}, nil
 }
 
+// restart counts the time from now on.
+func (l *log) restart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.began = time.Now()
+}
+
 func (l *log) say(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

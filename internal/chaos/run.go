@@ -28,10 +28,13 @@ type Options struct {
 	Dir      string
 	Duration time.Duration
 	Seed     uint64
-	// Rate is in events a second; 0 means 300. Every is the mean time between two faults; 0 means 1.5 s.
+	// Rate is in events a second; 0 means 300, and 1,000 for a soak. Every is the mean time between two faults; 0 means DefaultEvery.
 	Rate  int
 	Every time.Duration
 }
+
+// DefaultEvery is Options.Every if that is 0.
+const DefaultEvery = 1500 * time.Millisecond
 
 // ErrFaults is returned when the run came to its end and something was wrong.
 var ErrFaults = errors.New("faults were found")
@@ -42,6 +45,10 @@ const healing = 2 * time.Minute
 // run is one run.
 type run struct {
 	opts    Options
+	name    string
+	again   string // the command that repeats it
+	servers int    // of NATS
+	direct  bool   // no proxies, no workers that come and go
 	plan    Plan
 	dir     string
 	log     *log
@@ -52,7 +59,7 @@ type run struct {
 	load    *load
 	lines   map[string]*lines // by worker
 	workers map[string]*sandbox.Worker
-	servers sync.Mutex // held by whoever breaks a NATS server
+	turns   sync.Mutex // held by whoever breaks a NATS server
 
 	mu     sync.Mutex
 	wrong  []string            // what is wrong besides what the check will find
@@ -66,70 +73,74 @@ type lines struct {
 }
 
 // Run makes one run. It returns nil, ErrFaults, or why there was no run.
-func Run(ctx context.Context, opts Options) (err error) {
+func Run(ctx context.Context, opts Options) error {
 	if opts.Rate == 0 {
 		opts.Rate = 300
 	}
 	if opts.Every == 0 {
-		opts.Every = 1500 * time.Millisecond
+		opts.Every = DefaultEvery
 	}
-	r := &run{opts: opts, plan: Draw(opts.Seed, opts.Duration, opts.Every), lines: map[string]*lines{}, workers: map[string]*sandbox.Worker{},
-		spoilt: map[string]poisoned{}}
-	if r.dir, err = os.MkdirTemp(opts.Dir, fmt.Sprintf("outlane-chaos-%d-", opts.Seed)); err != nil {
+	r := &run{opts: opts, name: "chaos", servers: servers, plan: Draw(opts.Seed, opts.Duration, opts.Every), spoilt: map[string]poisoned{}}
+	r.again = fmt.Sprintf("make chaos SECONDS=%d SEED=%d", int(opts.Duration.Seconds()), opts.Seed)
+	return r.whole(ctx, r.play)
+}
+
+// whole is a run from end to end; play is its middle part.
+func (r *run) whole(ctx context.Context, play func(context.Context) error) (err error) {
+	r.lines, r.workers = map[string]*lines{}, map[string]*sandbox.Worker{}
+	if r.dir, err = os.MkdirTemp(r.opts.Dir, fmt.Sprintf("outlane-%s-%d-", r.name, r.plan.Seed)); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	if r.log, err = newLog(opts.Out, filepath.Join(r.dir, "chaos.log")); err != nil {
+	if r.log, err = newLog(r.opts.Out, filepath.Join(r.dir, "run.log")); err != nil {
 		return err
 	}
-	failed := true
+	good := false
 	defer func() {
-		if failed && r.load != nil && ctx.Err() == nil {
+		if !good && r.load != nil && ctx.Err() == nil {
 			r.keep(context.WithoutCancel(ctx))
 		}
-		err = errors.Join(err, r.close())
-		if !failed || ctx.Err() != nil {
-			err = errors.Join(err, os.RemoveAll(r.dir))
-			return
+		if !good && ctx.Err() == nil {
+			r.log.say("logs, plan and data are in %s", r.dir)
+			r.log.say("the same plan again: %s", r.again)
 		}
-		r.log.say("logs, plan and data are in %s", r.dir)
-		r.log.say("the same plan again: %s", r.command())
+		err = errors.Join(err, r.close())
+		if good || ctx.Err() != nil {
+			err = errors.Join(err, os.RemoveAll(r.dir))
+		}
 	}()
 	if err := os.WriteFile(filepath.Join(r.dir, "plan.txt"), []byte(r.plan.String()), 0o644); err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
-	r.log.say("seed %d, %s, %d events a second, %d faults: %s", opts.Seed, opts.Duration, opts.Rate, len(r.plan.Faults), r.plan.Pool)
+	r.log.say("%s of %s with seed %d, %d events a second, %d faults: %s", r.name, r.plan.Duration, r.plan.Seed, r.opts.Rate, len(r.plan.Faults),
+		r.plan.Pool)
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	if err := r.play(ctx); err != nil {
+	if err := play(ctx); err != nil {
 		return err
 	}
 	faults, err := r.judge(ctx)
 	if err != nil {
 		return err
 	}
-	if len(faults) > 0 {
-		for _, f := range faults {
-			r.log.say("WRONG: %s", f)
-		}
+	for _, f := range faults {
+		r.blame("%s", f)
+	}
+	if len(r.wrong) > 0 {
 		return ErrFaults
 	}
-	failed = false
+	good = true
 	r.log.say("nothing is wrong")
 	return nil
 }
 
-func (r *run) command() string {
-	return fmt.Sprintf("make chaos SECONDS=%d SEED=%d", int(r.opts.Duration.Seconds()), r.opts.Seed)
-}
-
 // start starts servers, proxies and workers.
 func (r *run) start(ctx context.Context) (err error) {
-	r.log.say("starting Postgres and %d NATS servers", servers)
-	if r.nats, err = startCluster(r.dir); err != nil {
+	r.log.say("starting Postgres and NATS")
+	if r.nats, err = startServers(r.dir, r.servers); err != nil {
 		return err
 	}
-	r.box, err = sandbox.Start(ctx, sandbox.Options{Program: r.opts.Program, Config: config(r.plan.Pool), Dir: r.dir, NATSURL: addresses(r.nats)})
+	r.box, err = sandbox.Start(ctx, sandbox.Options{Program: r.opts.Program, Config: config(r.plan.Pool, r.servers), Dir: r.dir, NATSURL: addresses(r.nats)})
 	if err != nil {
 		return err
 	}
@@ -160,6 +171,9 @@ func (r *run) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if r.direct {
+		return nil
+	}
 	for i := range extras {
 		if _, err := r.addWorker(fmt.Sprintf("extra-%d", i+1)); err != nil {
 			return err
@@ -168,13 +182,17 @@ func (r *run) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// startCluster runs the NATS servers. Clients are told of no addresses but those that they were given: they come through proxies.
-func startCluster(dir string) ([]*natsserver.Process, error) {
-	members, err := natsserver.ClusterOptions("chaos", servers)
+// startServers runs the NATS servers, as a cluster if they are many. Clients are told of no addresses but those that they were given: they come
+// through proxies.
+func startServers(dir string, n int) ([]*natsserver.Process, error) {
+	members, err := natsserver.ClusterOptions("chaos", n)
 	if err != nil {
 		return nil, err
 	}
-	processes := make([]*natsserver.Process, 0, servers)
+	if n == 1 {
+		members[0].Cluster = natsserver.Cluster{}
+	}
+	processes := make([]*natsserver.Process, 0, n)
 	for i, opt := range members {
 		name := fmt.Sprintf("nats-%d", i+1)
 		opt.Cluster.NoAdvertise = true
@@ -198,8 +216,11 @@ func addresses(processes []*natsserver.Process) string {
 	return strings.Join(urls, ",")
 }
 
-// addWorker makes a worker behind proxies of its own.
+// addWorker makes a worker, behind proxies of its own unless the run is direct.
 func (r *run) addWorker(id string) (*sandbox.Worker, error) {
+	if r.direct {
+		return r.box.NewWorker(id)
+	}
 	l := &lines{}
 	r.lines[id] = l
 	urls := make([]string, len(r.nats))
@@ -233,8 +254,8 @@ func (r *run) addWorker(id string) (*sandbox.Worker, error) {
 
 // play inserts events and carries the plan out. It returns when all faults are healed.
 func (r *run) play(ctx context.Context) error {
+	r.log.restart()
 	began := time.Now()
-	r.log.began = began
 	r.load.start(ctx)
 	watching, stopWatching := context.WithCancel(ctx)
 	var watched sync.WaitGroup

@@ -51,8 +51,8 @@ func streamOf(name string) stream {
 // topic is one that the stream has.
 func (s stream) topic() string { return strings.TrimSuffix(s.subject, ">") + "chaos" }
 
-// config is the workers' configuration file.
-func config(p Pool) string {
+// config is the workers' configuration file. No stream has more replicas than there are servers.
+func config(p Pool, servers int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "partitionKeyField: team_id\nlease: {backend: postgres, duration: %s}\n", p.Lease)
 	fmt.Fprintf(&b, "nats: {ackTimeout: %s}\n", p.AckTimeout)
@@ -73,7 +73,7 @@ func config(p Pool) string {
 	b.WriteString("streams:\n")
 	for _, s := range streams {
 		fmt.Fprintf(&b, "  - {name: %s, subjects: [%q], storage: file, replicas: %d, duplicateWindow: 24h, allowBatchPublish: %t}\n",
-			s.name, s.subject, s.replicas, s.fast)
+			s.name, s.subject, min(s.replicas, servers), s.fast)
 	}
 	return b.String()
 }

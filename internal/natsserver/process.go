@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -216,7 +215,7 @@ func (p *Process) Freeze() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("freeze the NATS process: %w", err)
 	}
-	for !frozen(p.cmd.Process.Pid) {
+	for !child.Stopped(p.cmd.Process.Pid) {
 		select {
 		case <-p.done:
 			return errors.New("freeze the NATS process: it has ended")
@@ -224,25 +223,6 @@ func (p *Process) Freeze() error {
 		}
 	}
 	return nil
-}
-
-// frozen says whether each thread has stopped: the signal takes its time.
-func frozen(pid int) bool {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(threads) == 0 {
-		return false
-	}
-	for _, file := range threads {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return false
-		}
-		_, rest, _ := strings.Cut(string(text), ") ") // the state follows the name
-		if !strings.HasPrefix(rest, "T") {
-			return false
-		}
-	}
-	return true
 }
 
 // Thaw lets a frozen server go on.

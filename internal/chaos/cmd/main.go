@@ -32,8 +32,9 @@ func run(args []string) error {
 	flags.DurationVar(&opts.Duration, "duration", time.Minute, "how long to break things")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "the seed of the plan; 0: a new one")
 	flags.IntVar(&opts.Rate, "rate", 0, "events a second")
-	flags.DurationVar(&opts.Every, "every", 0, "mean time between two faults")
+	flags.DurationVar(&opts.Every, "every", chaos.DefaultEvery, "mean time between two faults")
 	plan := flags.Bool("plan", false, "print the plan and do nothing")
+	soak := flags.Bool("soak", false, "break nothing, but restart workers in turn, and look for growth")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -46,7 +47,11 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := chaos.Run(ctx, opts)
+	start := chaos.Run
+	if *soak {
+		start = chaos.Soak
+	}
+	err := start(ctx, opts)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
