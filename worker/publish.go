@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/outlane/outlane/internal/crash"
@@ -32,7 +33,7 @@ func (w *Worker) publish(l *lane) {
 
 // deliver sends events and says how many of them, from the first, are settled or on their way to their mark, and what stopped it.
 func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, verified time.Time) (int, error) {
-	if time.Since(verified) > w.cfg.LeaseDuration/2 {
+	if time.Since(verified) > w.cfg.LeaseDuration/2 || w.mayBeBlocked(events) {
 		if err := w.verify(ctx, l.part); err != nil {
 			return 0, err
 		}
@@ -82,6 +83,11 @@ func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, ver
 		return res.Stored, res.Err
 	}
 	return w.refused(ctx, l, events, res)
+}
+
+// mayBeBlocked says whether another owner's decision could forbid to send events. If the epoch is ours after they were read, there was none before.
+func (w *Worker) mayBeBlocked(events []store.Event) bool {
+	return slices.ContainsFunc(events, func(e store.Event) bool { return w.routes.match(e.Topic).Block })
 }
 
 // published hands stored events to the markers.
