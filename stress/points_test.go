@@ -1,0 +1,134 @@
+package stress_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outlane/outlane/internal/crash"
+	"github.com/outlane/outlane/internal/pooltest"
+)
+
+// course is a way on which a worker, the victim, comes to a point. Another worker is to take over.
+type course struct {
+	point string // with ":n": at the n-th time
+	when  string // for the test's name, if a point has several courses
+	// first is whether the other worker is there first, and the victim joins it.
+	first bool
+	// provoke does what leads there, if work alone does not. It may start the other worker.
+	provoke func(s *scene, victim *pooltest.Process, other func())
+	poison  bool // provoke inserts an event that is refused
+	ends    bool // the victim was told to end
+}
+
+func poison(s *scene, _ *pooltest.Process, _ func()) { s.poison(1) }
+
+func otherJoins(_ *scene, _ *pooltest.Process, other func()) { other() }
+
+func stopped(_ *scene, victim *pooltest.Process, other func()) {
+	other()
+	victim.Terminate()
+}
+
+// courses lead to every point but SequenceReset, which has tests of its own.
+var courses = []course{
+	{point: crash.Claiming},
+	{point: crash.Claiming, when: "joining", first: true},
+	{point: crash.Claimed},
+	{point: crash.Claimed, when: "joining", first: true},
+	{point: crash.Fetched, when: "first"},
+	{point: crash.Fetched + ":3"},
+	{point: crash.Checked, when: "first"},
+	{point: crash.Checked + ":20"},
+	{point: crash.Sending},
+	{point: crash.Sending + ":3"},
+	{point: crash.Acknowledged},
+	{point: crash.Acknowledged + ":20"},
+	{point: crash.Acknowledged + ":5", when: "joining", first: true},
+	{point: crash.Marking},
+	{point: crash.Marking + ":10"},
+	{point: crash.Marked},
+	{point: crash.Marked + ":10"},
+	{point: crash.GivingUp, provoke: poison},
+	{point: crash.GaveUp, provoke: poison},
+	{point: crash.Parked, provoke: poison},
+	{point: crash.HorizonSaved},
+	{point: crash.HorizonSaved + ":2"},
+	{point: crash.CursorsSaved},
+	{point: crash.CursorsSaved + ":2"},
+	{point: crash.Releasing, when: "to_a_newcomer", provoke: otherJoins},
+	{point: crash.Releasing, when: "at_the_end", provoke: stopped, ends: true},
+	{point: crash.Released, when: "to_a_newcomer", provoke: otherJoins},
+	{point: crash.Released + ":3", when: "at_the_end", provoke: stopped, ends: true},
+}
+
+func (c course) name(mode string) string {
+	name := tidy(c.point)
+	if c.when != "" {
+		name += "_" + c.when
+	}
+	return name + "_" + mode
+}
+
+// toThePoint leads a victim, started with setting, to the course's point. The other worker is there afterwards.
+func (c course) toThePoint(s *scene, setting string, arrived func(victim *pooltest.Process)) (victim, other *pooltest.Process) {
+	s.T.Helper()
+	join := func() {
+		if other == nil {
+			other = s.worker("other")
+		}
+	}
+	if c.first {
+		join()
+		s.Eventually(partitions, "SELECT count(*) FROM outlane_partitions WHERE owner LIKE 'other-%'")
+	}
+	s.backlog()
+	s.produce()
+	victim = s.worker("victim", setting+"="+c.point)
+	if c.provoke != nil {
+		s.Eventually(1, "SELECT least(count(*), 1) FROM outbox_events WHERE processed")
+		c.provoke(s, victim, join)
+	}
+	arrived(victim)
+	join()
+	return victim, other
+}
+
+func TestEveryPointHasACourse(t *testing.T) {
+	t.Parallel()
+	reached := map[string]bool{crash.SequenceReset: true}
+	for _, c := range courses {
+		for _, point := range crash.Points {
+			if c.point == point || len(c.point) > len(point) && c.point[:len(point)+1] == point+":" {
+				reached[point] = true
+			}
+		}
+	}
+	for _, point := range crash.Points {
+		require.True(t, reached[point], point)
+	}
+}
+
+func died(victim *pooltest.Process, t *testing.T) {
+	t.Helper()
+	_, by := victim.Ended()
+	require.Equal(t, syscall.SIGKILL, by, "it comes to the point")
+}
+
+func TestCrashAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	for _, c := range courses {
+		for mode := range modes {
+			t.Run(c.name(mode), func(t *testing.T) {
+				t.Parallel()
+				s := newScene(t, mode, partitions)
+				_, other := c.toThePoint(s, crash.CrashVariable, func(victim *pooltest.Process) { died(victim, t) })
+				other.Alone()
+				s.finish()
+				s.mend()
+				s.verdict()
+			})
+		}
+	}
+}

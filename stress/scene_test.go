@@ -1,0 +1,180 @@
+package stress_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outlane/outlane/internal/pooltest"
+	"github.com/outlane/outlane/store"
+)
+
+// modes are the two ways to publish.
+var modes = map[string]func(*jetstream.StreamConfig){
+	"fast": func(c *jetstream.StreamConfig) { c.AllowBatchPublish = true },
+	"sync": func(c *jetstream.StreamConfig) { c.AllowBatchPublish = false },
+}
+
+const partitions = 4
+
+// blocking has dead letters of stream A block their key.
+const blocking = "routes:\n  - topics: [a.>]\n    stream: A\n    onDeadLetter: block\n"
+
+// scene is a pool with two streams, A and B, and producers that go on for as long as the test wants.
+type scene struct {
+	*pooltest.Env
+	config string
+	stop   func() // the producers
+}
+
+func newScene(t *testing.T, mode string, partitions int) *scene {
+	t.Helper()
+	return newSceneOn(pooltest.New(t, partitions), mode)
+}
+
+func newSceneOn(e *pooltest.Env, mode string) *scene {
+	s := &scene{Env: e, stop: func() {}}
+	s.Stream("A", []string{"a.>"}, modes[mode])
+	s.Stream("B", []string{"b.>"}, modes[mode])
+	s.config = s.Config(blocking)
+	return s
+}
+
+// worker runs a worker process.
+func (s *scene) worker(id string, settings ...string) *pooltest.Process {
+	s.T.Helper()
+	return s.Process(program, id, append(settings, s.config)...)
+}
+
+// keys is how many keys the events have: some share a partition.
+const keys = 10
+
+const insertOne = `INSERT INTO outbox_events (id, stream, topic, partition_key, payload) VALUES (gen_random_uuid()::text, $1, $2, $3, '{}')`
+
+// backlog inserts enough events for every lane to have some batches' worth.
+func (s *scene) backlog() {
+	s.T.Helper()
+	for i := range keys {
+		s.Insert("A", "a.x", fmt.Sprint("key-", i), 8)
+		s.Insert("B", "b.x", fmt.Sprint("key-", i), 8)
+	}
+}
+
+// produce starts producers, whose transactions overlap, hold several keys and are sometimes rolled back. They go on until s.stop, or the end.
+func (s *scene) produce() {
+	s.T.Helper()
+	s.stop() // those that there are
+	end := make(chan struct{})
+	var producers sync.WaitGroup
+	for n := range 2 {
+		producers.Go(func() { s.producer(end, rand.New(rand.NewPCG(uint64(n), 1))) })
+	}
+	s.stop = sync.OnceFunc(func() {
+		close(end)
+		producers.Wait()
+	})
+	s.T.Cleanup(s.stop)
+}
+
+var errRollBack = errors.New("roll back")
+
+func (s *scene) producer(end <-chan struct{}, r *rand.Rand) {
+	ctx := context.WithoutCancel(s.T.Context()) // what is under way at the end is either committed or not when stop returns
+	pace := time.NewTicker(15 * time.Millisecond)
+	defer pace.Stop()
+	for {
+		err := pgx.BeginFunc(ctx, s.DB, func(tx pgx.Tx) error {
+			for range 1 + r.IntN(6) {
+				stream, topic := "A", "a.x"
+				if r.IntN(2) == 0 {
+					stream, topic = "B", "b.x"
+				}
+				if _, err := tx.Exec(ctx, insertOne, stream, topic, fmt.Sprint("key-", r.IntN(keys))); err != nil {
+					return err
+				}
+			}
+			if r.IntN(8) == 0 {
+				return errRollBack
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errRollBack) {
+			s.T.Errorf("produce: %v", err)
+			return
+		}
+		select {
+		case <-end:
+			return
+		case <-pace.C:
+		}
+	}
+}
+
+// poison inserts an event of the n-th key that can never be stored, and later ones of that key.
+func (s *scene) poison(n int) {
+	s.T.Helper()
+	key := fmt.Sprint("key-", n)
+	s.Exec(`INSERT INTO outbox_events (id, stream, topic, partition_key, payload, headers) VALUES ($1, 'A', 'a.x', $2, '{}', '{"Nats-Rollup": "all"}')`,
+		"refused-"+key, key)
+	s.Insert("A", "a.x", key, 5)
+}
+
+// mend makes refused events storable, decides that they are tried again, and waits until there is nothing left to do.
+func (s *scene) mend() {
+	s.T.Helper()
+	rows, err := s.DB.Query(s.T.Context(), "UPDATE outbox_events SET headers = NULL WHERE headers IS NOT NULL RETURNING id")
+	require.NoError(s.T, err)
+	refused, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(s.T, err)
+	db, err := store.Open(store.Config{URL: s.URL})
+	require.NoError(s.T, err)
+	defer db.Close()
+	for _, id := range refused {
+		_, err = db.RetryDeadLetter(s.T.Context(), id)
+		require.NoError(s.T, err)
+	}
+	s.Drained()
+}
+
+// finish stops the producers, and waits until there is nothing left to do.
+func (s *scene) finish() {
+	s.T.Helper()
+	s.stop()
+	s.Drained()
+}
+
+// verdict requires that every event is stored, once and in order.
+func (s *scene) verdict() {
+	s.T.Helper()
+	report := s.Check("A", "B")
+	require.Equal(s.T, s.Count("SELECT count(*) FROM outbox_events"), int(report.Stored), "everything is stored")
+	require.Equal(s.T, s.Count("SELECT count(*) FROM outbox_events WHERE processed"), int(report.Stored), "everything is marked")
+	require.Zero(s.T, s.Count("SELECT count(*) FROM outbox_events WHERE attempts > 0 OR error IS NOT NULL"))
+	require.Zero(s.T, s.Count("SELECT count(*) FROM outbox_dead_letters WHERE event_id NOT LIKE 'refused-%'"))
+	require.Zero(s.T, s.Log.Has("stream has lost messages"))
+}
+
+// owners requires that in the end each partition has one live owner, whom lease and claim agree on, and that each worker has its share.
+func (s *scene) owners(workers ...string) {
+	s.T.Helper()
+	s.Eventually(0, `SELECT count(*) FROM outlane_partitions p LEFT JOIN outlane_leases l USING (partition) LEFT JOIN outlane_members m ON m.id = l.holder
+		WHERE m.id IS NULL OR p.owner IS DISTINCT FROM l.holder`)
+	for _, id := range workers {
+		s.Eventually(partitions/len(workers), "SELECT count(*) FROM outlane_partitions WHERE owner LIKE $1 || '-%'", id)
+	}
+}
+
+// lost is what a worker says of partitions that it does not own any more.
+var lost = []string{"partition stopped: its epoch has moved on", "partition is lost: another member holds its lease", "partitions lost"}
+
+// tidy makes a point the name of a test.
+func tidy(point string) string { return strings.ReplaceAll(point, ":", "_") }
