@@ -29,10 +29,11 @@ type Broker struct {
 	over chan struct{} // closed when run has ended
 
 	mu      sync.Mutex
-	link    *link  // nil while there is no connection
-	reason  string // why there is none
-	denied  map[string]time.Time
-	changed chan struct{} // closed, and made anew, when link changes
+	link    *link                // nil while there is no connection
+	reason  string               // why there is none
+	denied  map[string]time.Time // subjects that we may not publish to, and when the server last said so
+	heard   error                // what it said last
+	changed chan struct{}        // closed, and made anew, when link changes
 
 	stateMu sync.Mutex // taken before mu; held over OnState, so that calls have an order
 	told    string     // what OnState was told last
@@ -306,21 +307,29 @@ var deniedSubject = regexp.MustCompile(`(?i)permissions violation for publish to
 // maxDenied bounds what is remembered of refused subjects.
 const maxDenied = 1000
 
-// asyncError notes why connecting fails, and the subjects that the server refuses to take from us: such a message itself gets no answer.
+// asyncError notes why connecting fails, and the subjects that the server refuses to take from us.
 func (b *Broker) asyncError(nc *nats.Conn, _ *nats.Subscription, err error) {
+	if !b.noteDenied(err) && !nc.IsConnected() {
+		b.setDown(err)
+	}
+}
+
+// noteDenied remembers the subject that err says we may not publish to: the message itself gets no answer.
+func (b *Broker) noteDenied(err error) bool {
 	found := deniedSubject.FindStringSubmatch(err.Error())
 	if found == nil {
-		if !nc.IsConnected() {
-			b.setDown(err)
-		}
-		return
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.heard == err {
+		return true // the client's last error, which stays its last
+	}
 	if len(b.denied) >= maxDenied {
 		clear(b.denied)
 	}
-	b.denied[found[1]] = time.Now()
+	b.denied[found[1]], b.heard = time.Now(), err
+	return true
 }
 
 func (b *Broker) wasDenied(subject string, since time.Time) bool {

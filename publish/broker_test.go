@@ -297,6 +297,7 @@ func TestAnInboxPrefix(t *testing.T) {
 			}},
 		}
 	}
+	connect(t, publish.Config{URL: "a", InboxPrefix: "_INBOX.team"}).Close()
 	s := natstest.Start(t, func(o *natsserver.Options) { o.Configure = accept })
 	admin := strings.Replace(s.URL, "nats://", "nats://admin:admin-password@", 1)
 	cfg := publish.Config{URL: s.URL, Username: "outlane", Password: "some-password", InboxPrefix: "answers.outlane"}

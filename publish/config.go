@@ -79,7 +79,7 @@ func (c Config) validate() error {
 		return errors.New("read the NATS settings: only one of user, token, credentials file and nkey file may be given")
 	}
 	if prefix := c.InboxPrefix; prefix != "" {
-		if err := ValidateTopic(prefix); err != nil {
+		if err := ValidateTopic(strings.TrimPrefix(prefix, "_INBOX.")); err != nil {
 			return fmt.Errorf("read the NATS settings: inbox prefix: %w", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/natsserver"
@@ -339,7 +340,9 @@ func TestIDsInFlightAreNotStored(t *testing.T) {
 			leader := c.WaitLeader(t, e.stream)
 			b := connect(t, publish.Config{URL: c.Servers[leader].URL, AckTimeout: quick})
 			waitConnected(t, b)
-			require.Nil(t, b.Publish(bounded(t), e.stream, e.messages(2, 1)).Err, "it knows the stream")
+			direct := *e
+			direct.Broker = b
+			direct.publish(e.messages(2, 1)) // it knows the stream
 			for i, s := range c.Servers {
 				if i != leader {
 					s.Stop()
@@ -421,20 +424,23 @@ func (e *env) requireStored(n int) {
 // storedQuickly is stored for many messages.
 func (e *env) storedQuickly() []string {
 	e.t.Helper()
-	s, err := e.js.Stream(bounded(e.t), e.stream)
-	require.NoError(e.t, err)
-	want := int(s.CachedInfo().State.Msgs)
-	consumer, err := s.OrderedConsumer(bounded(e.t), jetstream.OrderedConsumerConfig{})
-	require.NoError(e.t, err)
-	messages, err := consumer.Messages()
-	require.NoError(e.t, err)
-	defer messages.Stop()
 	var all []string
-	for len(all) < want {
-		m, err := messages.Next(jetstream.NextMaxWait(ceiling))
-		require.NoError(e.t, err)
-		all = append(all, string(m.Data()))
-	}
+	require.EventuallyWithT(e.t, func(c *assert.CollectT) {
+		all = nil
+		s, err := e.js.Stream(bounded(e.t), e.stream)
+		require.NoError(c, err)
+		want := int(s.CachedInfo().State.Msgs)
+		consumer, err := s.OrderedConsumer(bounded(e.t), jetstream.OrderedConsumerConfig{})
+		require.NoError(c, err)
+		messages, err := consumer.Messages()
+		require.NoError(c, err)
+		defer messages.Stop()
+		for len(all) < want {
+			m, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
+			require.NoError(c, err) // as when a leader has just moved
+			all = append(all, string(m.Data()))
+		}
+	}, ceiling, 50*time.Millisecond)
 	return all
 }
 

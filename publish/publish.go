@@ -134,7 +134,7 @@ func (c *call) hearOut() {
 		return
 	}
 	if err := nc.LastError(); err != nil {
-		c.asyncError(nc, nil, err)
+		c.noteDenied(err)
 	}
 }
 
