@@ -136,6 +136,7 @@ func TestHandoverWhileNATSIsAway(t *testing.T) {
 			third := s.worker("third")
 			first.Kill()
 			s.owners("second", "third") // and taken
+			third.Terminate()
 			ends(third, t)
 			s.Eventually(partitions, "SELECT count(*) FROM outlane_leases WHERE holder LIKE 'second-%'")
 			require.NoError(t, s.Server.Start())

@@ -10,10 +10,9 @@ import (
 	"github.com/outlane/outlane/internal/pooltest"
 )
 
-// ends tells a worker to end, and requires that it does so in peace.
+// ends requires that a worker that was told to end does so in peace.
 func ends(w *pooltest.Process, t *testing.T) {
 	t.Helper()
-	w.Terminate()
 	code, by := w.Ended()
 	require.Zero(t, by)
 	require.Zero(t, code)
@@ -114,6 +113,7 @@ func TestCursorOfAStaleOwnerIsRefused(t *testing.T) {
 	s.Exec("UPDATE outlane_lanes SET cursor = 0") // as a person's decision might
 	victim.Resume()
 	victim.Says(lost...)
+	victim.Terminate()
 	ends(victim, t)
 	require.Zero(t, s.Count("SELECT max(cursor) FROM outlane_lanes"))
 }
@@ -130,6 +130,7 @@ func TestDeadLetterOfAStaleOwnerIsRefused(t *testing.T) {
 	s.mend()
 	victim.Resume()
 	victim.Says(lost...)
+	victim.Terminate()
 	ends(victim, t)
 	require.Zero(t, s.Count("SELECT count(*) FROM outbox_dead_letters WHERE resolved_at IS NULL"), "a person's decision stands")
 	s.Insert("A", "a.x", "key-1", 3)
