@@ -17,8 +17,11 @@ const mark = `WITH held AS MATERIALIZED (
 	)
 	SELECT h.partition FROM held h`
 
+// markPatience is how long a mark waits for a row that somebody has locked: others' marks wait behind it meanwhile.
+const markPatience = `SELECT set_config('lock_timeout', '1s', true)`
+
 // Mark notes that events were acknowledged, in one statement for any number of lanes. Nothing changes for lanes whose partition has another
-// epoch; those are returned. Marking again what is marked does nothing.
+// epoch; those are returned. Marking again what is marked does nothing. If a row is locked for more than a second, it fails and changes nothing.
 func (s *Store) Mark(ctx context.Context, marks []Mark) (fenced []Lane, err error) {
 	epochs := make(map[int]int64, len(marks))
 	for _, m := range marks {
@@ -36,7 +39,7 @@ func (s *Store) Mark(ctx context.Context, marks []Mark) (fenced []Lane, err erro
 		}
 	}
 	held := make(map[int]bool, len(epochs))
-	err = s.run(ctx, "mark events", call{sql: mark, args: []any{ids, partitions, claimed}, row: func(r pgx.Rows) error {
+	err = s.run(ctx, "mark events", call{sql: markPatience}, call{sql: mark, args: []any{ids, partitions, claimed}, row: func(r pgx.Rows) error {
 		var p int
 		if err := r.Scan(&p); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/pgtest"
@@ -40,6 +41,31 @@ func TestMarkSettlesManyLanesAtOnce(t *testing.T) {
 	fenced, err = s.Mark(ctx, nil)
 	require.NoError(t, err)
 	require.Empty(t, fenced)
+}
+
+func TestMarkDoesNotWaitForLockedRows(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	s := d.open()
+	ids := d.insert("A", keyIn(1, 0), 2)
+	marks := []Mark{{Lane: Lane{"A", 1}, Epoch: claimAll(t, s, "me", 1)[1], IDs: ids}}
+	other, err := pgx.Connect(ctx, d.url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close(ctx)) }()
+	operator, err := other.Begin(ctx)
+	require.NoError(t, err)
+	_, err = operator.Exec(ctx, "SELECT FROM outbox_events WHERE id = $1 FOR UPDATE", ids[1])
+	require.NoError(t, err)
+
+	_, err = s.Mark(ctx, marks)
+	var refused *pgconn.PgError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "55P03", refused.Code, "it is the lock that it waited for")
+	require.Zero(t, one[int](d, "SELECT count(*) FROM outbox_events WHERE processed"))
+	require.NoError(t, operator.Rollback(ctx))
+	_, err = s.Mark(ctx, marks)
+	require.NoError(t, err)
+	require.Equal(t, 2, one[int](d, "SELECT count(*) FROM outbox_events WHERE processed"))
 }
 
 func TestMarkUnderAnotherEpochChangesNothing(t *testing.T) {

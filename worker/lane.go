@@ -27,6 +27,8 @@ type lane struct {
 	queueBytes int64
 	sending    []store.Event // the batch under way
 	marking    []*markBatch
+	held       []*markBatch // of marking: have failed, or wait behind one that has
+	marksFail  bool         // a mark of the lane has failed and is to be tried again
 
 	fetching   bool
 	void       bool // what the fetch under way brings is to be dropped: the lane was set back meanwhile

@@ -15,17 +15,22 @@ type markBatch struct {
 	ids      []string
 	low      int64 // the lowest seq among them
 	failures int
+	alone    bool // it has failed in a statement of its own, so nothing else is to blame
 }
 
 // markEvents is how many events one mark statement takes at most, beyond its first batch.
 const markEvents = 2000
 
-// queueMark hands m to the markers.
+// queueMark hands m to the markers. What belongs to a lane whose marks fail waits for the marker that deals with those.
 func (w *Worker) queueMark(m *markBatch) {
 	m.lane.marking = append(m.lane.marking, m)
 	m.lane.part.marking++
+	if m.lane.marksFail {
+		m.lane.held = append(m.lane.held, m)
+		return
+	}
 	w.marks = append(w.marks, m)
-	w.markWake.Signal()
+	w.markWake.Broadcast()
 }
 
 // marker marks what the streams acknowledged, as much as waits in one statement, until ctx ends.
@@ -35,25 +40,44 @@ func (w *Worker) marker(ctx context.Context) {
 		if batches == nil {
 			return
 		}
-		marks := make([]store.Mark, len(batches))
-		events := 0
-		for i, m := range batches {
-			marks[i] = store.Mark{Lane: m.lane.id, Epoch: m.epoch, IDs: m.ids}
-			events += len(m.ids)
-		}
-		began := time.Now()
-		crash.At(crash.Marking)
-		fenced, err := w.cfg.Database.Mark(ctx, marks)
-		crash.At(crash.Marked)
-		if err == nil {
-			w.cfg.Metrics.markSeconds.Observe(time.Since(began).Seconds())
-			w.cfg.Metrics.markEvents.Observe(float64(events))
-		}
-		w.endMarks(batches, fenced, err, began)
+		fenced, began, err := w.mark(ctx, batches)
+		w.endMarks(batches, fenced, err, began, false)
 	}
 }
 
-// nextMarks waits for batches. One that has failed goes alone, so that it cannot hold others back.
+// failingMarker tries marks that have failed again, until ctx ends: one batch at a time, of each lane in turn. So a lane whose rows somebody has
+// locked, or that cannot be marked for another reason, takes time from other such lanes at most.
+func (w *Worker) failingMarker(ctx context.Context) {
+	for {
+		m := w.nextHeld(ctx)
+		if m == nil {
+			return
+		}
+		batches := []*markBatch{m}
+		fenced, began, err := w.mark(ctx, batches)
+		w.endMarks(batches, fenced, err, began, true)
+	}
+}
+
+func (w *Worker) mark(ctx context.Context, batches []*markBatch) (fenced []store.Lane, began time.Time, err error) {
+	marks := make([]store.Mark, len(batches))
+	events := 0
+	for i, m := range batches {
+		marks[i] = store.Mark{Lane: m.lane.id, Epoch: m.epoch, IDs: m.ids}
+		events += len(m.ids)
+	}
+	began = time.Now()
+	crash.At(crash.Marking)
+	fenced, err = w.cfg.Database.Mark(ctx, marks)
+	crash.At(crash.Marked)
+	if err == nil {
+		w.cfg.Metrics.markSeconds.Observe(time.Since(began).Seconds())
+		w.cfg.Metrics.markEvents.Observe(float64(events))
+	}
+	return fenced, began, err
+}
+
+// nextMarks waits for batches.
 func (w *Worker) nextMarks(ctx context.Context) []*markBatch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,40 +89,61 @@ func (w *Worker) nextMarks(ctx context.Context) []*markBatch {
 	}
 	n, events := 0, 0
 	for n < len(w.marks) && (n == 0 || events+len(w.marks[n].ids) <= markEvents) {
-		if w.marks[n].failures > 0 && n > 0 {
-			break
-		}
 		events += len(w.marks[n].ids)
 		n++
-		if w.marks[n-1].failures > 0 {
-			break
-		}
 	}
 	batches := w.marks[:n:n]
 	w.marks = w.marks[n:]
 	return batches
 }
 
-func (w *Worker) endMarks(batches []*markBatch, fenced []store.Lane, err error, began time.Time) {
+// nextHeld waits for a lane whose marks have failed, and whose time has come.
+func (w *Worker) nextHeld(ctx context.Context) *markBatch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ctx.Err() == nil {
+		if len(w.failingLanes) == 0 {
+			w.markWake.Wait()
+			continue
+		}
+		l := w.failingLanes[0]
+		w.failingLanes = w.failingLanes[1:]
+		if l.part.state == partStopped {
+			for _, m := range l.held {
+				w.dropMark(m)
+			}
+			l.held = nil
+		}
+		if len(l.held) > 0 {
+			m := l.held[0]
+			l.held = l.held[1:]
+			return m
+		}
+		l.marksFail = false
+	}
+	return nil
+}
+
+// endMarks takes the outcome of a statement; again says that it was another try.
+func (w *Worker) endMarks(batches []*markBatch, fenced []store.Lane, err error, began time.Time, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
 		w.databaseFailed("mark", err)
 		for _, m := range batches {
-			m.failures++
 			if m.lane.part.state == partStopped {
 				w.dropMark(m)
+				if again {
+					w.failingLanes = append(w.failingLanes, m.lane) // for the rest of it
+				}
 				continue
 			}
+			m.failures++
+			m.alone = m.alone || len(batches) == 1
 			if m.failures > 1 {
 				w.setState(m.lane, "mark_failing", err.Error())
 			}
-			time.AfterFunc(retryDelay(m.failures), func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.marks = append(w.marks, m)
-				w.markWake.Signal()
-			})
+			w.hold(m, again)
 		}
 		return
 	}
@@ -109,6 +154,9 @@ func (w *Worker) endMarks(batches []*markBatch, fenced []store.Lane, err error, 
 	for _, m := range batches {
 		w.dropMark(m)
 		p := m.lane.part
+		if again {
+			w.unhold(m.lane)
+		}
 		if lost[m.lane.id] {
 			w.fence(p)
 			continue
@@ -116,11 +164,44 @@ func (w *Worker) endMarks(batches []*markBatch, fenced []store.Lane, err error, 
 		if p.verified.Before(began) {
 			p.verified = began
 		}
-		if m.lane.state.reason == "mark_failing" {
+		if !m.lane.marksFail && m.lane.state.reason == "mark_failing" {
 			w.setState(m.lane, "", "")
 		}
 		w.kick(m.lane)
 	}
+}
+
+// hold has m tried again later, by the marker for that.
+func (w *Worker) hold(m *markBatch, again bool) {
+	l := m.lane
+	l.held = append(l.held, m)
+	if l.marksFail && !again {
+		return // its lane's next try is set already
+	}
+	l.marksFail = true
+	time.AfterFunc(retryDelay(m.failures), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.failingLanes = append(w.failingLanes, l)
+		w.markWake.Broadcast()
+	})
+}
+
+// unhold goes on after one of l's marks has worked in the end: what has not failed by itself goes with the others' marks again.
+func (w *Worker) unhold(l *lane) {
+	held := l.held
+	l.held = nil
+	for _, m := range held {
+		if m.alone {
+			l.held = append(l.held, m)
+		} else {
+			w.marks = append(w.marks, m)
+		}
+	}
+	if l.marksFail = len(l.held) > 0; l.marksFail {
+		w.failingLanes = append(w.failingLanes, l)
+	}
+	w.markWake.Broadcast()
 }
 
 // dropMark ends m's wait.

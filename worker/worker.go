@@ -42,6 +42,7 @@ type Worker struct {
 	budget       budget
 	fetchQueue   []*lane
 	marks        []*markBatch
+	failingLanes []*lane // whose failed marks are to be tried again now
 	hungry       []*lane
 	changedLanes map[*lane]struct{}
 	failing      map[string]string // by operation: the error it fails with, so that it is logged once
@@ -111,6 +112,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	for range w.cfg.Markers {
 		background.Go(func() { w.marker(work) })
 	}
+	background.Go(func() { w.failingMarker(work) })
 	background.Go(func() { w.claimer(ctx) })
 	background.Go(func() { w.saver(work) })
 	background.Go(func() { w.measurer(work) })
