@@ -154,6 +154,9 @@ type place struct {
 
 // check compares table, streams and the producers' memory.
 func (r *run) check(ctx context.Context) ([]string, error) {
+	if err := r.eventually(ctx, "wait for the streams", r.streamsWell); err != nil {
+		return nil, err
+	}
 	r.log.say("checking")
 	rows, err := r.rows(ctx)
 	if err != nil {

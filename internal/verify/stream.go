@@ -17,16 +17,13 @@ import (
 const (
 	// quiet is how long nothing may arrive before the server is asked whether there is anything left.
 	quiet = 2 * time.Second
-	// patience is how long nothing may arrive although there is something left.
-	patience = time.Minute
+	// patience is how long a consumer may give nothing although there is something left.
+	patience = 8 * time.Second
 	// infoTimeout bounds one question to the server.
 	infoTimeout = 10 * time.Second
 	// sourceHeader is set by the server on messages that it copies from another stream.
 	sourceHeader = "Nats-Stream-Source"
 )
-
-// errStalled is returned when a stream stops giving what it says it has.
-var errStalled = errors.New("the stream gives no messages, although it has more")
 
 // stream is one stream while it is read.
 type stream struct {
@@ -95,7 +92,8 @@ func (s *stream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return info, nil
 }
 
-// consume reads by an ordered consumer that gets headers only.
+// consume reads by an ordered consumer that gets headers only. A consumer may have been put on a server that has trouble of its own; if it falls
+// silent, what is left is read message by message from the stream's leader.
 func (s *stream) consume(ctx context.Context) error {
 	consumer, err := s.handle.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: s.pos + 1,
@@ -119,7 +117,7 @@ func (s *stream) consume(ctx context.Context) error {
 				return err
 			}
 			if time.Since(heard) > patience {
-				return errStalled
+				return s.walk(ctx)
 			}
 			continue
 		case err != nil:
