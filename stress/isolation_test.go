@@ -27,8 +27,8 @@ const (
 // others produce events of many keys, none of them in partition 0, at a steady pace until the end.
 type others struct {
 	*pooltest.Env
-	keys    []string
-	workers []*pooltest.Process
+	keys   []string
+	worker *pooltest.Process
 }
 
 func (o *others) produce(ctx context.Context, stream string) error {
@@ -68,7 +68,7 @@ func TestOthersKeepTheirRate(t *testing.T) {
 		o.keys = append(o.keys, keyOf(p, isolated))
 	}
 	hot := keyOf(0, isolated)
-	o.workers = append(o.workers, e.Process(program, "w1"), e.Process(program, "w2"))
+	o.worker = e.Process(program, "w1")
 	e.Insert("A", "a.first", "k", 100)
 	e.Drained()
 
@@ -117,17 +117,13 @@ const waiting = "SELECT count(*) FROM outbox_events WHERE stream = $1 AND topic 
 func (o *others) lock(t *testing.T, key string) (still func() bool, unlock func()) {
 	t.Helper()
 	ctx := t.Context()
-	for _, w := range o.workers {
-		w.Pause()
-	}
+	o.worker.Pause()
 	o.Insert("A", "a.locked", key, 400)
 	tx, err := o.DB.Begin(ctx)
 	require.NoError(t, err)
 	tag, err := tx.Exec(ctx, "SELECT FROM outbox_events WHERE topic = 'a.locked' AND NOT processed FOR UPDATE")
 	require.NoError(t, err)
 	require.EqualValues(t, 400, tag.RowsAffected())
-	for _, w := range o.workers {
-		w.Resume()
-	}
+	o.worker.Resume()
 	return func() bool { return o.Count(waiting, "A", "a.locked") == 400 }, func() { require.NoError(t, tx.Rollback(ctx)) }
 }

@@ -77,6 +77,9 @@ func (p *Process) signal(s syscall.Signal) {
 	require.NoError(p.env.T, p.cmd.Process.Signal(s))
 }
 
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Pause stops the process as it stands, with its connections open, until Resume.
 func (p *Process) Pause() {
 	p.env.T.Helper()
