@@ -3,12 +3,15 @@ package worker_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/pgtest"
 	"github.com/outlane/outlane/internal/pooltest"
+	"github.com/outlane/outlane/internal/postgres"
+	"github.com/outlane/outlane/worker"
 )
 
 // bothHosts names two servers in one URL, as one does for a failover.
@@ -88,4 +91,17 @@ func TestSocketsThatGoSilentAreGivenUp(t *testing.T) {
 	produce(e, 2, 40)
 	e.Drained()
 	e.Check("A", "B")
+}
+
+func TestStopWhilePostgresIsAwayIsNoFailure(t *testing.T) {
+	t.Parallel()
+	server := pgtest.StartServer(t)
+	e := pooltest.NewAt(t, server.URL("postgres"), 4)
+	e.Stream("A", []string{"a.>"})
+	w := e.Start(func(c *worker.Config) { c.DrainTimeout = time.Second })
+	e.Insert("A", "a.x", "k", 5)
+	e.Drained()
+	server.Stop(postgres.Immediate)
+	w.Stop() // requires that Run returns nil
+	require.Positive(t, e.Log.Has("not everything was handed over"))
 }

@@ -139,7 +139,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	wakeAll()
 	w.running.Wait()
 	background.Wait()
-	if err != nil && !errors.Is(err, context.Canceled) {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+	case ctx.Err() != nil:
+		w.log.Warn("not everything was handed over; others take it when the lease has run out", "error", err)
+	default:
 		return fmt.Errorf("run lease manager: %w", err)
 	}
 	w.log.Info("worker stopped")
