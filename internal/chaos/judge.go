@@ -238,7 +238,7 @@ func (l *ledger) compare(rows map[uuid.UUID]row, stored map[uuid.UUID]place, fau
 		case !inTable && there:
 			faults.add("events that are stored, and not in the table", fmt.Sprintf("%s in %s", id, at.stream))
 		case !inTable:
-		case there && (row.dead || row.skipped) && !row.ever:
+		case there && (row.dead || row.skipped):
 			faults.add("dead letters that are stored", id.String())
 		case !there && !row.dead && !row.skipped:
 			faults.add("events that are nowhere", id.String())

@@ -164,7 +164,7 @@ func Draw(seed uint64, duration, every time.Duration) Plan {
 		k := pick(r, total)
 		f := Fault{At: at, Kind: k.name, Target: k.target(r, p.Pool), N: r.Int64N(1 << 40)}
 		if k.most > 0 {
-			f.For = min(k.least+time.Duration(r.Int64N(int64(k.most-k.least))), duration-at).Round(10 * time.Millisecond)
+			f.For = min(k.least+time.Duration(r.Int64N(int64(k.most-k.least))), duration-at).Truncate(10 * time.Millisecond)
 		}
 		if k.name == "prepared transaction" && !p.Pool.PollOnly {
 			continue
