@@ -33,24 +33,13 @@ func (w *Worker) feed(ctx context.Context, begin session) error {
 		}
 	}()
 	for ctx.Err() == nil {
-		p, err := w.cfg.Database.Poll(ctx)
-		if err == nil && p.ReadOnly {
-			w.cfg.Database.Reset()
-			err = store.ErrReadOnly
-		}
+		p, err := w.poll(ctx)
 		var news bool
 		if err == nil {
-			switch {
-			case !p.Started.Equal(begin.started):
-				return fmt.Errorf("%w: the server was started at %s, not %s", errMoved, p.Started.Format(time.RFC3339), begin.started.Format(time.RFC3339))
-			case p.Generation != begin.generation:
-				return fmt.Errorf("%w: its cursors were set back", errMoved)
-			case failures > 0, w.listenerBroke(begin):
-				return fmt.Errorf("%w: a connection was lost", errMoved)
-			case w.backwards(p):
-				return fmt.Errorf("%w: its sequence went backwards", errMoved)
+			if err := w.moved(begin, p, failures > 0); err != nil {
+				return err
 			}
-			news, err = w.round(ctx, p)
+			news, err = w.round(ctx, begin, p)
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -95,6 +84,30 @@ func (w *Worker) feed(ctx context.Context, begin session) error {
 		w.sleep(ctx, begin)
 	}
 	return ctx.Err()
+}
+
+func (w *Worker) poll(ctx context.Context) (store.Poll, error) {
+	p, err := w.cfg.Database.Poll(ctx)
+	if err == nil && p.ReadOnly {
+		w.cfg.Database.Reset()
+		err = store.ErrReadOnly
+	}
+	return p, err
+}
+
+// moved says, with errMoved, that the session is over.
+func (w *Worker) moved(begin session, p store.Poll, failed bool) error {
+	switch {
+	case !p.Started.Equal(begin.started):
+		return fmt.Errorf("%w: the server was started at %s, not %s", errMoved, p.Started.Format(time.RFC3339), begin.started.Format(time.RFC3339))
+	case p.Generation != begin.generation:
+		return fmt.Errorf("%w: its cursors were set back", errMoved)
+	case failed, w.listenerBroke(begin):
+		return fmt.Errorf("%w: a connection was lost", errMoved)
+	case w.backwards(p):
+		return fmt.Errorf("%w: its sequence went backwards", errMoved)
+	}
+	return nil
 }
 
 // pace is the time between two looks: the poll interval while there is news, up to eight times it after a while without.
@@ -161,10 +174,9 @@ func (w *Worker) backwards(p store.Poll) bool {
 }
 
 // round looks once at what is new. news says whether anything was.
-func (w *Worker) round(ctx context.Context, p store.Poll) (news bool, err error) {
+func (w *Worker) round(ctx context.Context, begin session, p store.Poll) (news bool, err error) {
 	w.mu.Lock()
 	l := w.tracker.plan(p, missingSpan)
-	asked := w.active
 	if l.empty() {
 		defer w.mu.Unlock()
 		w.advance()
@@ -172,76 +184,107 @@ func (w *Worker) round(ctx context.Context, p store.Poll) (news bool, err error)
 	}
 	w.mu.Unlock()
 	if l.to-l.from > arrivalsSpan {
-		return w.largeRound(ctx, l)
+		return true, w.largeRound(ctx, begin, l)
 	}
-	var rows []store.Event
-	for again := true; again; {
-		if rows, err = w.cfg.Database.Arrivals(ctx, l.from, l.to, l.gaps, asked); err != nil {
-			return false, err
-		}
-		w.mu.Lock()
-		if again = w.activeBeyond(asked); again { // rows of a partition claimed meanwhile came as somebody else's
-			asked = w.active
-			w.mu.Unlock()
-		}
-	}
-	defer w.mu.Unlock()
-	seen := rows[:0]
-	for _, e := range rows {
-		if _, open := slices.BinarySearch(p.InProgress, e.Xact); !open {
-			seen = append(seen, e)
-		}
-	}
-	found := w.settle(l, numbersWithout(l.from, l.to, seen), seen)
-	w.hand(l.from, seen)
-	return l.to > l.from || found > 0, nil
-}
-
-// settle gives the round's outcome to the tracker, and says how many of the gaps were found.
-func (w *Worker) settle(l look, missing []int64, rows []store.Event) int {
-	var found []int64
-	for _, e := range rows {
-		if e.Seq <= l.from {
-			found = append(found, e.Seq)
-		}
-	}
-	w.tracker.done(l, missing, found)
-	w.front = l.to
-	w.advance()
-	return len(found)
-}
-
-// largeRound looks at many new numbers at once: the lanes read the rows themselves. It sees the table later than the poll did, so every gap is
-// asked for after that: a transaction's rows among the new numbers and those among the gaps become known together.
-func (w *Worker) largeRound(ctx context.Context, l look) (bool, error) {
-	missing, err := w.cfg.Database.Missing(ctx, l.from, l.to)
+	many, err := w.gaps(ctx, &l, arrivalsSpan)
 	if err != nil {
 		return false, err
+	}
+	rows, err := w.arrivals(ctx, l, l.to, l.gaps)
+	if err != nil {
+		return false, err
+	}
+	defer w.mu.Unlock()
+	found := numbers(rows, l.from)
+	w.tracker.done(l, numbersWithout(l.from, l.to, rows), found)
+	w.front = l.to
+	w.advance()
+	w.hand(l.from, rows)
+	return l.to > l.from || len(found) > 0 || many, nil
+}
+
+// largeRound looks at many new numbers at once: the lanes read the rows themselves. That sees the table later than the poll did, so there is
+// another poll after it for the gaps: what a transaction has brought among them is known before what it has brought among the new numbers.
+func (w *Worker) largeRound(ctx context.Context, begin session, l look) error {
+	missing, err := w.cfg.Database.Missing(ctx, l.from, l.to)
+	if err != nil {
+		return err
 	}
 	streams, err := w.cfg.Database.Streams(ctx)
 	if err != nil {
-		return false, err
+		return err
+	}
+	later := look{from: l.from, to: l.from}
+	if later.poll, err = w.poll(ctx); err != nil {
+		return err
+	}
+	if err := w.moved(begin, later.poll, false); err != nil {
+		return err
 	}
 	w.mu.Lock()
-	w.tracker.all(&l)
-	asked := w.active
+	w.tracker.probe(&later)
 	w.mu.Unlock()
-	var rows []store.Event
-	for again := true; again; {
-		if rows, err = w.cfg.Database.Arrivals(ctx, l.from, l.from, l.gaps, asked); err != nil {
+	if _, err := w.gaps(ctx, &later, 0); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tracker.done(later, nil, nil)
+	l.probed = nil
+	w.tracker.done(l, missing, nil)
+	w.front = l.to
+	w.advance()
+	w.handOver(l.from, l.to, streams)
+	return nil
+}
+
+// gaps asks for l.gaps, the lowest first and not too many at once, until so many are left in it, and hands what is there to the lanes. All is
+// taken as l's snapshot shows it. A transaction that inserted a million events leaves a million gaps until it ends.
+func (w *Worker) gaps(ctx context.Context, l *look, left int) (found bool, err error) {
+	for len(l.gaps) > left {
+		n := min(len(l.gaps), arrivalsSpan)
+		rows, err := w.arrivals(ctx, *l, l.from, l.gaps[:n])
+		if err != nil {
 			return false, err
 		}
+		found = found || len(rows) > 0
+		w.tracker.seen(*l, numbers(rows, l.from))
+		w.hand(l.from, rows)
+		w.mu.Unlock()
+		l.gaps = l.gaps[n:]
+	}
+	return found, nil
+}
+
+// arrivals brings the rows of (l.from, to] and of gaps that l's snapshot shows, in seq order. If there is no error, it has taken the lock: no
+// partition has become active since the rows were read.
+func (w *Worker) arrivals(ctx context.Context, l look, to int64, gaps []int64) ([]store.Event, error) {
+	w.mu.Lock()
+	asked := w.active
+	w.mu.Unlock()
+	for {
+		rows, err := w.cfg.Database.Arrivals(ctx, l.from, to, gaps, asked)
+		if err != nil {
+			return nil, err
+		}
 		w.mu.Lock()
-		if again = w.activeBeyond(asked); again {
-			asked = w.active
-			w.mu.Unlock()
+		if !w.activeBeyond(asked) {
+			return slices.DeleteFunc(rows, func(e store.Event) bool { _, open := slices.BinarySearch(l.poll.InProgress, e.Xact); return open }), nil
+		}
+		asked = w.active // rows of a partition claimed meanwhile came as somebody else's
+		w.mu.Unlock()
+	}
+}
+
+// numbers are those of rows at or under upto.
+func numbers(rows []store.Event, upto int64) []int64 {
+	var list []int64
+	for _, e := range rows {
+		if e.Seq <= upto {
+			list = append(list, e.Seq)
 		}
 	}
-	defer w.mu.Unlock()
-	w.settle(l, missing, rows)
-	w.hand(l.from, rows)
-	w.handOver(l.from, l.to, streams)
-	return true, nil
+	return list
 }
 
 // activeBeyond says whether a partition is active that was not asked for.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/outlane/outlane/internal/crash"
@@ -21,8 +22,11 @@ func (w *Worker) fetcher(ctx context.Context) {
 		}
 		l := w.fetchQueue[0]
 		w.fetchQueue = w.fetchQueue[1:]
-		after, upto, late := l.read, w.upto(l), l.late
-		l.late, l.fetchLate, l.unseen = nil, late, w.tracker.gaps(after, upto)
+		after, upto, late := l.read, w.upto(l), l.takeLate()
+		if len(l.late) > 0 {
+			upto = after // the rest of them first
+		}
+		l.fetchLate = late
 		limit, size := w.fetchLimit(l), l.reserved
 		id, active := l.id, l.part.state == partActive
 		w.mu.Unlock()
@@ -41,6 +45,21 @@ func (w *Worker) fetcher(ctx context.Context) {
 	}
 }
 
+// lateMax is how many late numbers one fetch asks for at most.
+const lateMax = 2000
+
+// takeLate takes the lowest late numbers, as many as one fetch may ask for.
+func (l *lane) takeLate() []int64 {
+	late := l.late
+	if l.late = nil; len(late) > lateMax {
+		slices.Sort(late)
+		late = slices.Compact(late)
+		n := min(len(late), lateMax)
+		late, l.late = late[:n:n], late[n:]
+	}
+	return late
+}
+
 func (w *Worker) endFetch(l *lane, events []store.Event, upto int64, more bool, err error, began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +69,7 @@ func (w *Worker) endFetch(l *lane, events []store.Event, upto int64, more bool, 
 		if !l.void {
 			l.late = append(l.late, l.fetchLate...)
 		}
-		l.void, l.reserved, l.fetchLate, l.racing, l.unseen = false, 0, nil, nil, nil
+		l.void, l.reserved, l.fetchLate, l.racing = false, 0, nil, nil
 		if err != nil && l.part.state == partActive {
 			l.failures++
 			w.databaseFailed("fetch", err)

@@ -1,9 +1,11 @@
 package worker_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/pooltest"
+	"github.com/outlane/outlane/store"
 	"github.com/outlane/outlane/worker"
 )
 
@@ -93,6 +96,50 @@ func TestLateCommitIsDeliveredAndCursorWaits(t *testing.T) {
 	require.Equal(t, []string{"2", "3", "4", "5", "6", "1"}, e.Seqs("A"))
 	e.Eventually(6, "SELECT coalesce(max(cursor), 0) FROM outlane_lanes")
 	e.Check("A")
+}
+
+// portions is a database that notes how much a look at arrivals asks for and brings at most.
+type portions struct {
+	worker.Database
+	asked, brought atomic.Int64
+}
+
+func (d *portions) Arrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) ([]store.Event, error) {
+	rows, err := d.Database.Arrivals(ctx, from, to, gaps, partitions)
+	d.asked.Store(max(d.asked.Load(), int64(len(gaps))))
+	d.brought.Store(max(d.brought.Load(), int64(len(rows))))
+	return rows, err
+}
+
+func TestATransactionOfManyEventsIsReadInPortions(t *testing.T) {
+	t.Parallel()
+	e := pooltest.New(t, 4)
+	e.Stream("A", []string{"a.>"})
+	var db portions
+	e.Start(func(c *worker.Config) {
+		db.Database = c.Database
+		c.Database, c.Memory, c.BatchBytes = &db, 1<<20, 64<<10
+	})
+	ctx := t.Context()
+	const many = 9000
+	large, err := e.DB.Begin(ctx)
+	require.NoError(t, err)
+	for n := range 3 { // so that some numbers are passed by a large look, and some by a small one
+		_, err = large.Exec(ctx, `INSERT INTO outbox_events (stream, topic, partition_key, payload)
+			SELECT 'A', 'a.large', 'k' || n % 7, to_jsonb(repeat('x', 500)) FROM generate_series(1, $1::int) n`, many/3)
+		require.NoError(t, err)
+		e.Insert("A", "a.small", "k1", 2)
+		e.Eventually(2*(n+1), "SELECT count(*) FROM outbox_events WHERE processed")
+	}
+	require.NoError(t, large.Commit(ctx))
+	for n := range 5 {
+		e.Insert("A", "a.small", fmt.Sprint("k", n), 2)
+	}
+	e.Drained()
+	require.EqualValues(t, many+16, e.Check("A").Stored)
+	require.Positive(t, db.asked.Load())
+	require.LessOrEqual(t, db.asked.Load(), int64(1000))
+	require.LessOrEqual(t, db.brought.Load(), int64(2000))
 }
 
 func TestOrderBySequenceWaitsForOpenTransactions(t *testing.T) {

@@ -18,10 +18,9 @@ type lane struct {
 	stream *stream
 
 	live   bool
-	read   int64              // not live: every visible row at or under it was read, but for late
-	late   []int64            // numbers at or under read that became visible since
-	racing []int64            // numbers that became visible while the range that has them is being fetched
-	unseen map[int64]struct{} // numbers of that range that the feed had not seen at the fetch's begin: the feed brings them
+	read   int64   // not live: every visible row at or under it was read, but for late
+	late   []int64 // numbers at or under read that became visible since
+	racing []int64 // numbers that became visible while the range that has them is being fetched
 
 	queue      []store.Event
 	queueBytes int64
@@ -120,11 +119,12 @@ func (w *Worker) fetched(l *lane, events []store.Event, upto int64, more bool) {
 	if more && len(events) > 0 {
 		last = events[len(events)-1].Seq
 	}
-	if l.unseen != nil {
-		// What the fetch saw of them is left to the feed, which brings all rows of a transaction together.
-		events = slices.DeleteFunc(events, func(e store.Event) bool { _, ok := l.unseen[e.Seq]; return ok })
-		l.unseen = nil
-	}
+	// Rows that the feed had not seen when the fetch began are left to it: it brings all rows of a transaction together.
+	slices.Sort(l.racing)
+	events = slices.DeleteFunc(events, func(e store.Event) bool {
+		_, seen := slices.BinarySearch(l.racing, e.Seq)
+		return seen || w.tracker.unseen(e.Seq)
+	})
 	if n := len(events); n > 0 {
 		var size int64
 		for _, e := range events {

@@ -14,7 +14,7 @@ import (
 // It rests on two facts. A transaction has its id before it takes a number (the insert trigger's order), and Poll reads the sequence before
 // it takes its snapshot: so whoever took a number at or under Poll.LastSeq, and is still open, is in Poll.InProgress. And a round takes the
 // table as it was at that snapshot: rows that a transaction in InProgress has brought meanwhile count as not seen yet, so that all rows of one
-// transaction are seen in one round, and with a row all that was committed before it was inserted.
+// transaction are seen in one round, and with a row all that was committed before it was inserted. Within a round the lower numbers come first.
 //
 // With a sequence that caches numbers (CACHE above 1) the first fact fails: gaps then never die, and the horizon stands still.
 //
@@ -52,23 +52,58 @@ func (t *tracker) plan(p store.Poll, span int64) look {
 		}
 		t.lastLook = snapshot
 	}
+	t.probe(&l)
+	return l
+}
+
+// probe adds to l the gaps that transactions may have brought which its snapshot shows ended.
+func (t *tracker) probe(l *look) {
 	for i, g := range t.groups {
-		if t.cached || len(stillOpen(g.open, p)) < len(g.open) {
+		if t.cached || len(stillOpen(g.open, l.poll)) < len(g.open) {
 			l.gaps = append(l.gaps, g.seqs...)
 			l.probed = append(l.probed, i)
 		}
 	}
 	slices.Sort(l.gaps)
-	return l
 }
 
-// done takes what the look found: missing are the numbers of (from, to] that no visible row had, found those of l.gaps that had one.
-func (t *tracker) done(l look, missing, found []int64) {
+// seen takes numbers of l.gaps that were found, ascending, before the look is done.
+func (t *tracker) seen(l look, found []int64) {
+	if len(found) == 0 {
+		return
+	}
 	for _, i := range l.probed {
-		g := &t.groups[i]
-		g.seqs = slices.DeleteFunc(g.seqs, func(seq int64) bool { _, ok := slices.BinarySearch(found, seq); return ok })
-		if !t.cached {
-			g.open = stillOpen(g.open, l.poll)
+		t.groups[i].seqs = without(t.groups[i].seqs, found)
+	}
+}
+
+// without removes found from seqs, both ascending. Where there are many, found is a narrow range of them: the shorter side moves up to the other.
+func without(seqs, found []int64) []int64 {
+	lo, _ := slices.BinarySearch(seqs, found[0])
+	hi, ok := slices.BinarySearch(seqs, found[len(found)-1])
+	if ok {
+		hi++
+	}
+	kept := slices.DeleteFunc(seqs[lo:hi], func(seq int64) bool { _, ok := slices.BinarySearch(found, seq); return ok })
+	if len(kept) == hi-lo {
+		return seqs
+	}
+	kept = seqs[:lo+len(kept)]
+	if lo > len(seqs)-hi {
+		return append(kept, seqs[hi:]...)
+	}
+	gone := hi - len(kept)
+	copy(seqs[gone:hi], kept)
+	return seqs[gone:]
+}
+
+// done takes what the look found: missing are the numbers of (from, to] that no visible row had, found those of l.gaps that had one and that
+// seen was not given.
+func (t *tracker) done(l look, missing, found []int64) {
+	t.seen(l, found)
+	if !t.cached {
+		for _, i := range l.probed {
+			t.groups[i].open = stillOpen(t.groups[i].open, l.poll)
 		}
 	}
 	if len(missing) > 0 && (t.cached || len(l.poll.InProgress) > 0) {
@@ -90,8 +125,10 @@ func (t *tracker) compact() {
 			continue
 		}
 		if i := slices.IndexFunc(kept, func(k gapGroup) bool { return slices.Equal(k.open, g.open) }); i >= 0 {
-			kept[i].seqs = append(kept[i].seqs, g.seqs...)
-			slices.Sort(kept[i].seqs)
+			sorted := g.seqs[0] > kept[i].seqs[len(kept[i].seqs)-1]
+			if kept[i].seqs = append(kept[i].seqs, g.seqs...); !sorted {
+				slices.Sort(kept[i].seqs)
+			}
 			continue
 		}
 		kept = append(kept, g)
@@ -100,29 +137,14 @@ func (t *tracker) compact() {
 	t.groups = kept
 }
 
-// all adds every gap to l, for a look that cannot tell the rows of one snapshot from those of a later one.
-func (t *tracker) all(l *look) {
-	l.gaps, l.probed = nil, nil
-	for i, g := range t.groups {
-		l.gaps = append(l.gaps, g.seqs...)
-		l.probed = append(l.probed, i)
-	}
-	slices.Sort(l.gaps)
-}
-
-// gaps are the numbers of (after, upto] that were looked at and not seen.
-func (t *tracker) gaps(after, upto int64) map[int64]struct{} {
-	var gaps map[int64]struct{}
+// unseen says whether seq was looked at and not seen.
+func (t *tracker) unseen(seq int64) bool {
 	for _, g := range t.groups {
-		i, _ := slices.BinarySearch(g.seqs, after+1)
-		for ; i < len(g.seqs) && g.seqs[i] <= upto; i++ {
-			if gaps == nil {
-				gaps = make(map[int64]struct{})
-			}
-			gaps[g.seqs[i]] = struct{}{}
+		if _, ok := slices.BinarySearch(g.seqs, seq); ok {
+			return true
 		}
 	}
-	return gaps
+	return false
 }
 
 // horizon is the highest number at or under which no row can appear any more.

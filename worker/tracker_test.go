@@ -85,6 +85,37 @@ func (m *model) read(l look) (found, missing []int64) {
 	return found, missing
 }
 
+// portions takes the gaps that were found in some portions, as a round does that finds many.
+func portions(t *rapid.T, tr *tracker, l look, found []int64) {
+	for len(found) > 0 && found[0] <= l.from {
+		n := rapid.IntRange(1, len(found)).Draw(t, "portion")
+		tr.seen(l, slices.DeleteFunc(slices.Clone(found[:n]), func(seq int64) bool { return seq > l.from }))
+		found = found[n:]
+	}
+}
+
+// largeLook is a look whose new numbers are read without regard to the snapshot, and whose gaps by a later one. It returns what was found.
+func (m *model) largeLook(t *rapid.T, tr *tracker, l look, some func(int)) (found []int64) {
+	var missing []int64
+	for seq := l.from + 1; seq <= l.to; seq++ {
+		if m.visible[seq] {
+			found = append(found, seq)
+		} else {
+			missing = append(missing, seq)
+		}
+	}
+	some(2)
+	later := look{from: l.from, to: l.from, poll: m.snapshot(m.lastSeq)}
+	tr.probe(&later)
+	some(2)
+	late, _ := m.read(later)
+	portions(t, tr, later, late)
+	tr.done(later, nil, nil)
+	l.probed = nil
+	tr.done(l, missing, nil)
+	return append(late, found...)
+}
+
 func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, tr := newModel(), &tracker{}
@@ -100,13 +131,19 @@ func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
 			p := m.snapshot(last)
 			l := tr.plan(p, rapid.Int64Range(1, 20).Draw(t, "span"))
 			some(2)
-			found, missing := m.read(l)
+			var found, missing []int64
+			if large := rapid.Bool().Draw(t, "large"); large {
+				found = m.largeLook(t, tr, l, some)
+			} else {
+				found, missing = m.read(l)
+				portions(t, tr, l, found)
+				tr.done(l, missing, found)
+			}
 			for _, seq := range found {
 				_, twice := round[seq]
 				require.False(t, twice, "seq %d was found twice", seq)
 				round[seq] = n
 			}
-			tr.done(l, missing, found)
 			for seq := range m.visible {
 				_, seen := round[seq]
 				require.True(t, seen || seq > tr.horizon(), "seq %d is at or under the horizon %d and was not seen", seq, tr.horizon())
@@ -146,6 +183,31 @@ func TestTrackerFindsEveryRowOnceAndInCausalOrder(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+func TestNumbersAreTakenOutOfEitherSide(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var seqs, want []int64
+		from, to := rapid.IntRange(0, 30).Draw(t, "from"), rapid.IntRange(0, 30).Draw(t, "to")
+		var found []int64
+		for n := range 31 {
+			seq := int64(n)
+			have, take := rapid.Bool().Draw(t, "have"), n >= from && n <= to && rapid.Bool().Draw(t, "take")
+			if have {
+				seqs = append(seqs, seq)
+			}
+			if take {
+				found = append(found, seq)
+			}
+			if have && !take {
+				want = append(want, seq)
+			}
+		}
+		if len(found) == 0 {
+			return
+		}
+		require.Equal(t, append([]int64{}, want...), append([]int64{}, without(seqs, found)...))
 	})
 }
 
