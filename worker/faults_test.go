@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,10 @@ func TestEventThatMayBeMendedIsTriedAgainBeforeItIsGivenUp(t *testing.T) {
 	e.Drained()
 	require.Equal(t, []string{"2", "3", "4"}, e.Seqs("A"))
 	require.Equal(t, 1, e.Count("SELECT count(*) FROM outbox_dead_letters WHERE seq = 1 AND attempts = 2"))
+	e.Insert("A", "elsewhere.x", "k", 1)
+	e.Eventually(1, "SELECT count(*) FROM outlane_lane_states WHERE reason = 'wrong_stream'")
+	e.Eventually(2, "SELECT count(*) FROM outbox_dead_letters")
+	e.Eventually(0, "SELECT count(*) FROM outlane_lane_states")
 }
 
 // block configures that A's dead letters block their key.
@@ -141,6 +146,23 @@ func TestMissingStreamHoldsItsLanesOnly(t *testing.T) {
 	e.Check("A", "GONE")
 	e.Eventually(0, "SELECT count(*) FROM outlane_lane_states WHERE stream = 'GONE' AND reason <> ''")
 	require.Equal(t, 1, e.Log.Has("stream does not take events"), "a change of state is logged, not each attempt")
+}
+
+func TestAWaitEndsWhenNothingIsLeftThatWaits(t *testing.T) {
+	t.Parallel()
+	e := pooltest.New(t, 4)
+	e.Start()
+	for i := range 3 {
+		e.Insert("GONE", "gone.x", fmt.Sprint("k", i), 5)
+	}
+	e.Eventually(1, "SELECT least(count(*), 1) FROM outlane_lane_states WHERE stream = 'GONE'")
+	e.Exec("DELETE FROM outbox_events")
+	e.Eventually(0, "SELECT count(*) FROM outlane_lane_states")
+	require.Eventually(t, func() bool { return e.Log.Has("no lane waits for the stream any more") == 1 }, pooltest.Ceiling, 10*time.Millisecond)
+	e.Stream("GONE", []string{"gone.>"})
+	e.Insert("GONE", "gone.x", "k1", 5)
+	e.Drained()
+	require.Len(t, e.Seqs("GONE"), 5)
 }
 
 func TestPostgresRestartsAndCrashes(t *testing.T) {

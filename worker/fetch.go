@@ -92,6 +92,7 @@ func (w *Worker) endFetch(l *lane, events []store.Event, upto int64, more bool, 
 	if s := l.stream; s.down && s.probe != l {
 		w.rewind(l)
 	}
+	w.noteEmpty(l)
 	w.settleBusy(l.part)
 	w.kick(l)
 	w.endProbe(l)

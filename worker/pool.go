@@ -193,6 +193,7 @@ func (w *Worker) stopPart(p *part, drain bool) {
 	for _, l := range p.lanes {
 		w.halt(l)
 		w.endProbe(l)
+		w.noteUnwanted(l.stream)
 	}
 	w.refreshActive()
 	w.changed.Broadcast()

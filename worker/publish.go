@@ -146,13 +146,14 @@ func (w *Worker) refused(ctx context.Context, l *lane, events []store.Event, res
 	w.cfg.Metrics.deadLetters.WithLabelValues(l.id.Stream, res.Err.Reason).Inc()
 	w.log.Warn("event is a dead letter", "event", e.ID, "seq", e.Seq, "stream", l.id.Stream, "partition", l.id.Partition, "topic", e.Topic,
 		"attempts", attempts, "reason", res.Err.Reason, "error", res.Err.Err, "blocks_key", route.Block)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.setState(l, "", "") // the lane does not wait for it any more
 	if route.Block {
-		w.mu.Lock()
 		if l.parked == nil {
 			l.parked = make(map[string]struct{})
 		}
 		l.parked[e.Key] = struct{}{}
-		w.mu.Unlock()
 	}
 	return res.Stored + 1, nil
 }
@@ -251,6 +252,29 @@ func (w *Worker) streamDown(s *stream, reason string, err error) {
 		defer w.mu.Unlock()
 		w.eachLane(s, w.kick)
 	})
+}
+
+// noteEmpty ends l's wait if nothing is left that could wait: somebody has deleted its events, or decided about them.
+func (w *Worker) noteEmpty(l *lane) {
+	if l.state.reason == "" || len(l.queue) > 0 || l.publishing || len(l.marking) > 0 || w.behind(l) {
+		return
+	}
+	w.setState(l, "", "")
+	w.noteUnwanted(l.stream)
+}
+
+// noteUnwanted ends the wait of a stream that none of our lanes waits for any more. Whether it takes events is found out by the next one.
+func (w *Worker) noteUnwanted(s *stream) {
+	if !s.down {
+		return
+	}
+	wanted := false
+	w.eachLane(s, func(l *lane) { wanted = wanted || l.state.reason != "" })
+	if !wanted {
+		w.log.Info("no lane waits for the stream any more", "stream", s.name, "reason", s.reason)
+		w.cfg.Metrics.streamUp.WithLabelValues(s.name).Set(1)
+		s.down, s.probe, s.failures, s.retryAt = false, nil, 0, time.Time{}
+	}
 }
 
 // streamUp ends the stream's wait.
