@@ -15,6 +15,7 @@ import (
 	"github.com/outlane/outlane/internal/natstest"
 	"github.com/outlane/outlane/internal/pgtest"
 	"github.com/outlane/outlane/internal/verify"
+	"github.com/outlane/outlane/publish"
 	"github.com/outlane/outlane/store"
 )
 
@@ -91,7 +92,7 @@ func (f *fixture) message(id string) *nats.Msg {
 	require.NoError(f.t, row.Scan(&topic, &stream, &seq, &part))
 	msg := nats.NewMsg(topic)
 	msg.Data = []byte(`{}`)
-	msg.Header.Set(nats.MsgIdHdr, id)
+	msg.Header.Set(nats.MsgIdHdr, publish.EncodeID(id))
 	if stream != "" {
 		msg.Header.Set(nats.ExpectedStreamHdr, stream)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,6 +41,9 @@ func (c *check) readStream(ctx context.Context, name string) (StreamReport, erro
 	s := &stream{check: c, report: StreamReport{Name: name}}
 	before, err := s.open(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrInvalidStreamName) {
+		if slices.Contains(c.opts.Streams, name) && !c.hasEvents[name] {
+			return s.report, errors.New("there is no such stream, and no event that goes there")
+		}
 		c.notes = append(c.notes, fmt.Sprintf("there is no stream %q", name))
 		s.report.Missing = true
 		return s.report, nil
@@ -185,9 +189,10 @@ func (s *stream) take(ctx context.Context, pos uint64, header nats.Header, at ti
 	if pos%1000 == 0 || pos == s.last {
 		s.progress("reading "+s.report.Name, int64(pos-s.report.FirstSeq+1), int64(s.last-s.report.FirstSeq+1))
 	}
-	m := history.Message{Stream: s.report.Name, StreamSeq: pos, ID: header.Get(nats.MsgIdHdr), Time: at}
+	id := header.Get(nats.MsgIdHdr)
+	m := history.Message{Stream: s.report.Name, StreamSeq: pos, ID: publish.DecodeID(id), Time: at}
 	var err error
-	if m.Seq, err = strconv.ParseInt(header.Get(publish.HeaderSeq), 10, 64); err != nil || m.ID == "" {
+	if m.Seq, err = strconv.ParseInt(header.Get(publish.HeaderSeq), 10, 64); err != nil || id == "" {
 		s.report.Foreign++
 		return nil
 	}

@@ -75,7 +75,7 @@ func (c *check) take(ctx context.Context, row store.VerifyRow) error {
 		return nil
 	}
 	if target != "" {
-		c.targets[target] = true
+		c.targets[target], c.hasEvents[target] = true, true
 	}
 	e := event(row, target)
 	e.Strict = c.opts.Strict != nil && c.opts.Strict(row.Stream)

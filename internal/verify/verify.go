@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Store     *store.Store
 	JetStream jetstream.JetStream
-	// Streams limits the check to events of these streams; empty: all.
+	// Streams limits the check to events of these streams; empty: all. The check fails if one neither exists nor has events.
 	Streams []string
 	// After limits the check to events with a higher seq.
 	After int64
@@ -45,8 +45,10 @@ type check struct {
 	checker *history.Checker
 	upto    int64 // highest seq of the check
 	topics  *topics
-	targets map[string]bool
-	notes   []string
+	targets map[string]bool // streams to read
+	// hasEvents are those of targets that events of the table go to.
+	hasEvents map[string]bool
+	notes     []string
 	suspects
 }
 
@@ -101,7 +103,7 @@ func newCheck(ctx context.Context, opts Options) (*check, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the newest event: %w", err)
 	}
-	c := &check{opts: opts, upto: upto, topics: &topics{js: opts.JetStream}, targets: map[string]bool{}}
+	c := &check{opts: opts, upto: upto, topics: &topics{js: opts.JetStream}, targets: map[string]bool{}, hasEvents: map[string]bool{}}
 	c.suspects = suspects{store: opts.Store, first: opts.First, settleFor: opts.Settle}
 	c.checker = history.New(history.Options{
 		Partitions: meta.Partitions, SequenceCache: meta.SequenceCache, Newest: max(upto, 1), First: -1, OnFault: c.suspect,
