@@ -202,7 +202,7 @@ func (b *Broker) request(ctx context.Context, l *link, what, stream string, body
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.AckTimeout)
 	defer cancel()
-	m, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM."+what+"."+stream, text)
+	m, err := l.nc.RequestWithContext(ctx, apiPrefix+"STREAM."+what+"."+stream, text)
 	if err != nil {
 		return classify(err)
 	}

@@ -322,7 +322,7 @@ func (b *Broker) noteDenied(err error) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.heard == err {
+	if errors.Is(err, b.heard) {
 		return true // the client's last error, which stays its last
 	}
 	if len(b.denied) >= maxDenied {

@@ -118,19 +118,25 @@ func (b *Broker) LastSeq(ctx context.Context, stream string) (uint64, error) {
 	return s.CachedInfo().State.LastSeq, nil
 }
 
-// infoError is about the question, not about an event: nothing in it is a refusal of one.
 func (b *Broker) infoError(name string, asked time.Time, err error) *Error {
-	e := *classify(err)
-	switch {
-	case b.wasDenied("$JS.API.STREAM.INFO."+name, asked):
-		e.Reason = ReasonPermission
-	case e.Reason == ReasonNoResponders:
-		e.Reason = ReasonNoJetStream
-	case e.Kind == Refused:
-		e.Reason = ReasonServer
-	}
-	return outage(e.Reason, fmt.Errorf("ask for the stream %s: %w", quote(name), err))
+	return b.apiError("STREAM.INFO."+name, "ask for the stream "+quote(name), asked, err)
 }
+
+// apiError is why a question to JetStream's API failed. It is about the question, not about an event: it is never a refusal of one.
+func (b *Broker) apiError(request, what string, asked time.Time, err error) *Error {
+	reason := classify(err).Reason
+	switch {
+	case b.wasDenied(apiPrefix+request, asked):
+		reason = ReasonPermission
+	case reason == ReasonNoResponders:
+		reason = ReasonNoJetStream
+	case classify(err).Kind == Refused:
+		reason = ReasonServer
+	}
+	return outage(reason, fmt.Errorf("%s: %w", what, err))
+}
+
+const apiPrefix = "$JS.API."
 
 // topicCache remembers which stream has a topic.
 type topicCache struct {
@@ -183,6 +189,7 @@ func (b *Broker) StreamForTopic(ctx context.Context, topic string) (string, erro
 	if down != nil {
 		return "", down
 	}
+	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, min(infoTimeout, b.cfg.AckTimeout))
 	defer cancel()
 	stream, err := l.js.StreamNameBySubject(ctx, topic)
@@ -190,8 +197,7 @@ func (b *Broker) StreamForTopic(ctx context.Context, topic string) (string, erro
 		return "", outage(ReasonStreamMissing, fmt.Errorf("no stream has the topic %s", quote(topic)))
 	}
 	if err != nil {
-		e := classify(err)
-		return "", outage(e.Reason, fmt.Errorf("ask for the stream of a topic: %w", err))
+		return "", b.apiError("STREAM.NAMES", "ask for the stream of a topic", asked, err)
 	}
 	b.topics.put(topic, stream)
 	return stream, nil

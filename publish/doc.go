@@ -16,10 +16,17 @@
 // # Not promised
 //
 // Two calls at the same time for the same lane have no order between them. Outside the duplicate window a resend is stored again. A call that
-// failed with an outage may have stored more than Stored says. Lanes of one stream share what the stream can take.
+// failed with an outage may have stored more than Stored says: after a lost connection or a timeout a fast call claims nothing, because what
+// the server says on the way also counts ids that are only in flight. Lanes of one stream share what the stream can take.
+//
+// A topic must be one of the stream's subjects as it is; an account's subject mappings are not looked through. Spaces around a header's value
+// are not kept. Who listens to the topics without JetStream gets resends too, and now and then an empty message that asks a stream how far it is.
 //
 // # Who may call what, when
 //
 // All methods of Broker may be called by any goroutine at any time, also while there is no server; Publish by one goroutine per lane.
 // This package knows nothing of SQL, of partitions' owners or of retries: it is asked, and answers once.
+//
+// The NATS user needs to publish to the topics, to $JS.API.STREAM.INFO.* and $JS.API.STREAM.NAMES, and to subscribe to <inbox prefix>.>;
+// Apply also needs $JS.API.STREAM.CREATE.* and $JS.API.STREAM.UPDATE.*.
 package publish

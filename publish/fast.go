@@ -21,7 +21,6 @@ const (
 	opStart   = 0
 	opAppend  = 1
 	opCommit  = 2 // with this message
-	opEnd     = 3 // commit without a message
 	opPing    = 4
 	batchGaps = ".500.fail." // an acknowledgement every 500 messages or more often, and no message after one that is missing
 	batchTail = ".$FI"
@@ -37,7 +36,7 @@ type batch struct {
 	mu       sync.Mutex
 	refused  int    // the lowest number of a message that was refused, 0 if none was
 	why      *Error // why it was
-	open     bool   // the refusal left the batch open: it must be ended
+	open     bool   // the refusal left the batch open
 	ended    bool   // the server said how the batch ended
 	count    int    // then: how many messages are stored
 	seq      uint64 // then: the last stream sequence that this batch itself stored, 0 if every message had been stored before
@@ -114,13 +113,13 @@ func (b *batch) take(number, op int, m *nats.Msg) {
 // refuse notes that a message was refused. After a first message was, the server knows no batch.
 func (b *batch) refuse(number, op int, why *Error, open bool) {
 	switch {
-	case op == opEnd || op == opPing:
+	case op == opPing:
 		if b.lost == nil {
 			b.lost = why
 		}
 		return
 	case b.refused == 0 || number < b.refused:
-		b.refused, b.why, b.open = number, why, open
+		b.refused, b.why, b.open = number, why, open && number > 1
 	}
 	if number == 1 {
 		b.ended, b.count, b.seq = true, 0, 0
@@ -232,12 +231,12 @@ func (c *call) reply(buf []byte, b *batch, number, op int) []byte {
 	return append(buf, batchTail...)
 }
 
-// signal sends a message that only says something about the batch: an end or a ping. Whoever does not know batches must not store it, hence a
-// stream name that none can have. A topic that the batch began with leads it to the stream.
-func (c *call) signal(b *batch, topic string, number, op int) error {
+// ping makes the server say how far it is, and end the batch if it has not got as far as number. Whoever does not know batches must not store the
+// ping, hence a stream name that none can have. A topic that the batch began with leads it to the stream.
+func (c *call) ping(b *batch, topic string, number int) error {
 	return c.link.nc.PublishMsg(&nats.Msg{
 		Subject: topic,
-		Reply:   string(c.reply(nil, b, number, op)),
+		Reply:   string(c.reply(nil, b, number, opPing)),
 		Header:  nats.Header{headerExpectedStream: {"."}},
 	})
 }
@@ -266,9 +265,9 @@ func (c *call) wait(ctx context.Context, b *batch, sent int, topic string) *Erro
 			return nil
 		}
 		if mustEnd {
-			// If the refused message was the last that was sent, nothing else would end the batch.
-			endSent, moved = true, time.Now()
-			if err := c.signal(b, topic, number, opEnd); err != nil {
+			// If the refused message was the last that was sent, nothing else ends the batch.
+			endSent = true
+			if err := c.ping(b, topic, number); err != nil {
 				return c.batchSendError(err)
 			}
 		}
@@ -281,8 +280,8 @@ func (c *call) wait(ctx context.Context, b *batch, sent int, topic string) *Erro
 				}
 				return outage(ReasonTimeout, errNoAnswer)
 			}
-			// Answers can be lost, and so can what was sent, with a leader: a ping makes the server say how far it is.
-			if err := c.signal(b, topic, sent, opPing); err != nil {
+			// Answers can be lost, and so can what was sent, with a leader.
+			if err := c.ping(b, topic, sent); err != nil {
 				return c.batchSendError(err)
 			}
 			timer.Reset(pingEvery)
