@@ -18,7 +18,6 @@ type course struct {
 	first bool
 	// provoke does what leads there, if work alone does not. It may start the other worker.
 	provoke func(s *scene, victim *pooltest.Process, other func())
-	poison  bool // provoke inserts an event that is refused
 	ends    bool // the victim was told to end
 }
 
@@ -130,5 +129,36 @@ func TestCrashAtEveryPoint(t *testing.T) {
 				s.verdict()
 			})
 		}
+	}
+}
+
+func TestCursorsSavedWhileEventsWaitStayBehindThem(t *testing.T) {
+	t.Parallel()
+	holds := map[string]func(s *scene) (release func()){
+		"for_their_mark": func(s *scene) func() {
+			tx, err := s.DB.Begin(s.T.Context())
+			require.NoError(s.T, err)
+			_, err = tx.Exec(s.T.Context(), "SELECT FROM outbox_events ORDER BY seq LIMIT 1 FOR UPDATE")
+			require.NoError(s.T, err)
+			return func() { require.NoError(s.T, tx.Rollback(s.T.Context())) }
+		},
+		"for_their_stream": func(s *scene) func() {
+			require.NoError(s.T, s.JS.DeleteStream(s.T.Context(), "B"))
+			return func() { s.Stream("B", []string{"b.>"}) }
+		},
+	}
+	for name, hold := range holds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, "fast", partitions)
+			s.backlog()
+			release := hold(s)
+			s.produce()
+			died(s.worker("victim", crash.CrashVariable+"="+crash.CursorsSaved+":3"), t)
+			release()
+			s.worker("other").Alone()
+			s.finish()
+			s.verdict()
+		})
 	}
 }
