@@ -309,7 +309,8 @@ func (w *Worker) BrokerChanged(connected bool, _ string) {
 // concernsStream says whether a reason holds for every lane of a stream alike.
 func concernsStream(reason string) bool {
 	switch reason {
-	case publish.ReasonIDInFlight, publish.ReasonBatchLost, publish.ReasonSubjectFull, publish.ReasonBusy, publish.ReasonCanceled:
+	case publish.ReasonIDInFlight, publish.ReasonBatchLost, publish.ReasonSubjectFull, publish.ReasonBusy, publish.ReasonCanceled,
+		publish.ReasonPermission: // of one topic
 		return false
 	}
 	return true
