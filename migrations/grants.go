@@ -2,10 +2,12 @@ package migrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // producerGrants let a role insert events, and nothing else. Functions are named because EXECUTE may have been revoked from PUBLIC.
@@ -29,7 +31,17 @@ var workerGrants = []string{
 // Grants gives the least rights that a producer and a worker need to existing roles, all or none of them. An empty name leaves that one out.
 // It takes nothing away.
 func Grants(ctx context.Context, url, schema, producer, worker string) error {
-	conn, err := pgx.Connect(ctx, url)
+	config, err := parse(url)
+	if err != nil {
+		return err
+	}
+	refused := "" // who has no right to give is only warned
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if n.Code == "01007" {
+			refused = n.Message
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -44,12 +56,19 @@ func Grants(ctx context.Context, url, schema, producer, worker string) error {
 				if _, err := tx.Exec(ctx, statement); err != nil {
 					return err
 				}
+				if refused != "" {
+					return fmt.Errorf("%s; %w", refused, errNotOwner)
+				}
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("grant rights: %w", err)
+	var e *pgconn.PgError
+	switch {
+	case errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000"): // no such table, no such schema
+		return fmt.Errorf("grant rights: schema %q has no outbox: run outlane migrate up first", schema)
+	case err != nil:
+		return fmt.Errorf("grant rights: %w", explain(err))
 	}
 	return nil
 }

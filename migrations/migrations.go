@@ -27,6 +27,7 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 
+	"github.com/outlane/outlane/internal/pgurl"
 	"github.com/outlane/outlane/partition"
 )
 
@@ -41,6 +42,8 @@ const DefaultKeyField = "team_id"
 
 // ErrNoSession says that a pooler in between does not keep session settings.
 var ErrNoSession = errors.New("a pooler in between keeps no sessions: give the server's own address")
+
+var errNotOwner = errors.New("migrations are for the role that owns the tables, or that may create them")
 
 // NewerError says that the database was migrated by a newer program. Nothing was changed.
 type NewerError struct{ Have, Newest int64 }
@@ -97,7 +100,7 @@ func Up(ctx context.Context, url, schema string, opts Options) ([]Migration, err
 	var applied []Migration
 	err := locked(ctx, url, schema, func(db *sql.DB, p *goose.Provider) error {
 		if err := create(ctx, db, schema); err != nil {
-			return fmt.Errorf("create the schema: %w", err)
+			return fmt.Errorf("create the schema: %w", explain(err))
 		}
 		if err := refuse(ctx, db, opts); err != nil {
 			return err
@@ -107,9 +110,9 @@ func Up(ctx context.Context, url, schema string, opts Options) ([]Migration, err
 			applied = append(applied, Migration{Version: r.Source.Version, Name: name(r.Source), AppliedAt: time.Now()})
 		}
 		if err != nil {
-			return fmt.Errorf("migrate: %w", err)
+			return fmt.Errorf("migrate: %w", explain(err))
 		}
-		return setUp(ctx, db, opts)
+		return explain(setUp(ctx, db, opts))
 	})
 	return applied, err
 }
@@ -194,7 +197,7 @@ func Down(ctx context.Context, url, schema string) ([]Migration, error) {
 			undone = append(undone, Migration{Version: r.Source.Version, Name: name(r.Source)})
 		}
 		if err != nil {
-			return fmt.Errorf("migrate down: %w", err)
+			return fmt.Errorf("remove the tables: %w", explain(err))
 		}
 		return nil
 	})
@@ -250,11 +253,14 @@ func current(ctx context.Context, db *sql.DB) (int64, error) {
 	return version, nil
 }
 
-// explain recognizes a pooler that refuses our session settings.
+// explain recognizes a pooler that refuses our session settings, and a role that may not do what is asked.
 func explain(err error) error {
 	var e *pgconn.PgError
-	if errors.As(err, &e) && e.Code == "08P01" && strings.Contains(e.Message, "startup parameter") {
+	switch {
+	case errors.As(err, &e) && e.Code == "08P01" && strings.Contains(e.Message, "startup parameter"):
 		return fmt.Errorf("%w: %w", ErrNoSession, err)
+	case e != nil && e.Code == "42501":
+		return fmt.Errorf("%w; %w", err, errNotOwner)
 	}
 	return err
 }
@@ -279,9 +285,9 @@ func locked(ctx context.Context, url, schema string, f func(*sql.DB, *goose.Prov
 }
 
 func open(url, schema string) (*sql.DB, *goose.Provider, error) {
-	config, err := pgx.ParseConfig(url)
+	config, err := parse(url)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the database's address: %w", err)
+		return nil, nil, err
 	}
 	path := quote(schema) + ", pg_temp"
 	config.RuntimeParams["search_path"] = path
@@ -308,6 +314,17 @@ func open(url, schema string) (*sql.DB, *goose.Provider, error) {
 		return nil, nil, fmt.Errorf("prepare migrations: %w", err)
 	}
 	return db, p, nil
+}
+
+func parse(url string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the database's address: %w", pgurl.Check(url, nil, err))
+	}
+	if err := pgurl.Check(url, &config.Config, nil); err != nil {
+		return nil, fmt.Errorf("read the database's address: %w", err)
+	}
+	return config, nil
 }
 
 func name(s *goose.Source) string { return strings.TrimSuffix(filepath.Base(s.Path), ".sql") }

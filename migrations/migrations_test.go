@@ -243,6 +243,25 @@ func TestProducerMayInsertAndNothingElse(t *testing.T) {
 	require.Error(t, migrations.Grants(ctx, url, schema, name, "no such role"))
 }
 
+func TestErrorsNameTheMend(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	name, address := pgtest.Role(t, url)
+	require.ErrorContains(t, migrations.Grants(ctx, url, "public", name, ""), "run outlane migrate up first")
+	require.ErrorContains(t, migrations.Grants(ctx, url, "nowhere", name, ""), "run outlane migrate up first")
+	_, err := migrations.Up(ctx, address, "public", migrations.Options{})
+	require.ErrorContains(t, err, "the role that owns the tables, or that may create them")
+	up(t, url, "public", migrations.Options{})
+	require.NoError(t, migrations.Grants(ctx, url, "public", "", name))
+	for _, do := range []func() error{
+		func() error { _, err := migrations.Up(ctx, address, "public", migrations.Options{}); return err },
+		func() error { _, err := migrations.Down(ctx, address, "public"); return err },
+		func() error { return migrations.Grants(ctx, address, "public", name, "") },
+	} {
+		require.ErrorContains(t, do(), "the role that owns the tables, or that may create them")
+	}
+}
+
 // The trigger function runs with its owner's rights: what a producer puts into its own session must not be what it reads.
 func TestProducerCannotPutItsTablesBeforeOurs(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlane/outlane/internal/pgurl"
 )
 
 // The settings under which every statement is planned. Each statement is written so that only one index can answer it without a sort, and
@@ -50,6 +52,9 @@ const connectCheck = "SELECT current_setting('transaction_read_only'), current_s
 func (s *Store) poolConfig(cfg Config) (*pgxpool.Config, error) {
 	pool, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
+		return nil, fmt.Errorf("read the database's address: %w", pgurl.Check(cfg.URL, nil, err))
+	}
+	if err := pgurl.Check(cfg.URL, &pool.ConnConfig.Config, nil); err != nil {
 		return nil, fmt.Errorf("read the database's address: %w", err)
 	}
 	pool.MaxConns = cfg.MaxConns

@@ -104,9 +104,12 @@ func unavailableCode(code string) bool {
 // where writes are taken.
 func (s *Store) failed(what string, err error) error {
 	var e *pgconn.PgError
-	if errors.As(err, &e) && e.Code == "25006" {
+	switch {
+	case errors.As(err, &e) && e.Code == "25006":
 		s.pool.Reset()
 		return fmt.Errorf("%s: %w: %w", what, ErrReadOnly, err)
+	case e != nil && e.Code == "42501": // insufficient_privilege
+		return fmt.Errorf("%s: %w; outlane migrate grants --worker gives a role the rights", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

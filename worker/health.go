@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -61,6 +62,9 @@ func (w *Worker) Handler() http.Handler {
 	return mux
 }
 
+// stopping are the operations without which nothing is delivered.
+var stopping = []string{"start", "open", "poll"}
+
 // databaseFailedLocked is databaseFailed for callers that do not hold the pool's lock, and know that the database as such does not answer.
 func (w *Worker) databaseFailedLocked(operation string, err error) {
 	if w.work.Err() != nil {
@@ -69,14 +73,15 @@ func (w *Worker) databaseFailedLocked(operation string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.databaseFailed(operation, err)
+	stops := slices.Contains(stopping, operation)
 	if !store.IsUnavailable(err) && w.failing[operation] != err.Error() {
 		w.failing[operation] = err.Error()
-		w.log.Error("statement fails", "operation", operation, "error", err)
+		w.log.Error("statement fails", "operation", operation, "error", err, "delivery_waits", stops)
 	}
-	if operation != "poll" && operation != "open" && operation != "start" {
+	if !stops {
 		return
 	}
-	if w.databaseDown == "" {
+	if w.databaseDown == "" && store.IsUnavailable(err) {
 		w.log.Warn("Postgres does not answer; delivery waits", "operation", operation, "error", err)
 	}
 	w.databaseDown = err.Error()
@@ -93,6 +98,9 @@ func (w *Worker) databaseWorks() {
 	defer w.mu.Unlock()
 	if w.databaseDown != "" {
 		w.databaseDown = ""
+		for _, operation := range stopping {
+			delete(w.failing, operation)
+		}
 		w.log.Info("Postgres answers again")
 	}
 }

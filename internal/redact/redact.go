@@ -20,7 +20,7 @@ const Mask = "***"
 
 var (
 	scheme   = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://`)
-	keyword  = regexp.MustCompile(`(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'",;)]+)`)
+	keyword  = regexp.MustCompile(`(?i)((?:(?:ssl)?password|token)\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'",;)]+)`)
 	tokenEnd = " \t\r\n\"'`<>"
 )
 

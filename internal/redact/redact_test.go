@@ -28,6 +28,7 @@ func TestURL(t *testing.T) {
 		"s3cret@a:4222":                                          "***@a:4222",
 		"u:s3cret@a:4222":                                        "u:***@a:4222",
 		"a:4222,b:4222":                                          "a:4222,b:4222",
+		"nats://a:4222?token=s3cret":                             "nats://a:4222?token=***",
 	} {
 		require.Equal(t, want, redact.URL(in), in)
 	}
