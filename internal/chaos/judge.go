@@ -41,9 +41,12 @@ func (r *run) judge(ctx context.Context) ([]string, error) {
 		if err := r.unblock(ctx); err != nil {
 			return nil, err
 		}
-		if _, err := r.drain(ctx); err != nil {
+		if settled, err = r.drain(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if settled {
+		r.heal(ctx, "wait for what lanes say of themselves", r.nothingIsStuck)
 	}
 	for _, w := range r.box.Workers {
 		if strings.HasPrefix(w.ID, "worker-") && !w.Alive() {
@@ -92,6 +95,16 @@ func (r *run) drain(ctx context.Context) (settled bool, err error) {
 		rest(ctx, max(200*time.Millisecond, 2*took)) // a large table takes its time
 	}
 	return false, ctx.Err()
+}
+
+// nothingIsStuck returns nil if no lane says that it waits: all of them have nothing to wait for.
+func (r *run) nothingIsStuck(ctx context.Context) error {
+	states, err := r.store.LaneStates(ctx)
+	if err == nil && len(states) > 0 {
+		err = fmt.Errorf("%d lanes say that they wait, such as partition %d of %s: %s (%s)", len(states), states[0].Lane.Partition, states[0].Lane.Stream,
+			states[0].Reason, states[0].Detail)
+	}
+	return err
 }
 
 // status says what the pool thinks of itself, and has the workers write down what they are doing, which ends them.
