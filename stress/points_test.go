@@ -1,6 +1,7 @@
 package stress_test
 
 import (
+	"context"
 	"syscall"
 	"testing"
 
@@ -140,7 +141,9 @@ func TestCursorsSavedWhileEventsWaitStayBehindThem(t *testing.T) {
 			require.NoError(s.T, err)
 			_, err = tx.Exec(s.T.Context(), "SELECT FROM outbox_events ORDER BY seq LIMIT 1 FOR UPDATE")
 			require.NoError(s.T, err)
-			return func() { require.NoError(s.T, tx.Rollback(s.T.Context())) }
+			release := func() { _ = tx.Rollback(context.WithoutCancel(s.T.Context())) }
+			s.T.Cleanup(release)
+			return release
 		},
 		"for_their_stream": func(s *scene) func() {
 			require.NoError(s.T, s.JS.DeleteStream(s.T.Context(), "B"))
@@ -154,7 +157,7 @@ func TestCursorsSavedWhileEventsWaitStayBehindThem(t *testing.T) {
 			s.backlog()
 			release := hold(s)
 			s.produce()
-			died(s.worker("victim", crash.CrashVariable+"="+crash.CursorsSaved+":3"), t)
+			died(s.worker("victim", crash.CrashVariable+"="+crash.CursorsSaved), t)
 			release()
 			s.worker("other").Alone()
 			s.finish()
