@@ -232,7 +232,14 @@ func (b *Broker) setUp(nc *nats.Conn) {
 	b.become(l, "", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())
 }
 
-func (b *Broker) setDown(err error) { b.become(nil, b.reasonText(err)) }
+func (b *Broker) setDown(err error) {
+	select {
+	case <-b.done:
+		err = errClosed // whatever follows from Close
+	default:
+	}
+	b.become(nil, b.reasonText(err))
+}
 
 // note is setDown for who does not know the order of things: it does not end a connection.
 func (b *Broker) note(err error) {

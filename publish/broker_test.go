@@ -409,3 +409,12 @@ func TestPreflight(t *testing.T) {
 	require.ErrorAs(t, e.Preflight(bounded(t), "not.a.name", nil), &p)
 	require.Equal(t, publish.ReasonBadStream, p.Reason)
 }
+
+func TestClosingIsNoLossOfTheConnection(t *testing.T) {
+	t.Parallel()
+	var told states
+	b := connect(t, publish.Config{URL: single(), OnState: told.add})
+	waitConnected(t, b)
+	b.Close()
+	require.Equal(t, []string{"true ", "false the broker is closed"}, told.get())
+}
