@@ -49,7 +49,8 @@ What is more goes into one YAML file, named by ` + "`--config` or `OUTLANE_CONFI
   Kubernetes sets for a service named outlane (such as ` + "`OUTLANE_SERVICE_HOST`" + `) are passed over.
 - A duration has a unit: ` + "`250ms`, `10s`, `2m`, `1h30m`" + `. A size is a whole number with a unit: ` + "`4MiB`, `500kB`" + `; without one it is bytes.
 - A secret can come from a file: ` + "`urlFile`, `passwordFile`, `tokenFile`" + `. A line end after the secret does not count. The secret and its file are
-  one setting in two forms: the stronger place wins, and both in the same place are an error.
+  one setting in two forms: the stronger place wins, and both in the same place are an error. What a flag says, everybody on the host can read in
+  the list of processes: secrets belong into a file or a variable.
 - ` + "`outlane config print`" + ` shows every value in force and where it came from, with secrets masked. ` + "`-o yaml`" + ` writes it as a file.
 `
 
