@@ -35,6 +35,8 @@ type Broker struct {
 	heard   error                // what it said last
 	changed chan struct{}        // closed, and made anew, when link changes
 
+	maxPayload int64
+
 	stateMu sync.Mutex // taken before mu; held over OnState, so that calls have an order
 	told    string     // what OnState was told last
 }
@@ -75,6 +77,8 @@ func Connect(cfg Config) (*Broker, error) {
 		reason:  errConnecting.Error(),
 		denied:  make(map[string]time.Time),
 		changed: make(chan struct{}),
+
+		maxPayload: unknownPayload,
 	}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
@@ -100,6 +104,16 @@ func (b *Broker) Connected() (bool, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.link != nil, b.reason
+}
+
+// unknownPayload stands for the limit of a server that was never connected. None is built to take more.
+const unknownPayload = 64 << 20
+
+// MaxPayload is the most bytes that a message may have, headers included, by what the last server said.
+func (b *Broker) MaxPayload() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.maxPayload
 }
 
 // WaitConnected returns nil once a server answers, or an error that says why none did when ctx ends.
@@ -229,6 +243,9 @@ func (b *Broker) setUp(nc *nats.Conn) {
 		nc: nc, js: js, down: make(chan struct{}),
 		batches: versionAtLeast(nc.ConnectedServerVersion(), 2, 14),
 	}
+	b.mu.Lock()
+	b.maxPayload = nc.MaxPayload()
+	b.mu.Unlock()
 	b.become(l, "", "server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())
 }
 

@@ -86,7 +86,7 @@ func (e *encoder) encode(m *Message) *problem {
 		return &problem{Error: err}
 	}
 	e.msg.Subject, e.msg.Data = m.Topic, m.Data
-	return e.checkSize()
+	return e.checkSize(m)
 }
 
 func (e *encoder) addRow(m *Message) *Error {
@@ -103,12 +103,12 @@ func (e *encoder) addRow(m *Message) *Error {
 	})
 }
 
-func (e *encoder) checkSize() *problem {
+func (e *encoder) checkSize(m *Message) *problem {
 	e.size = headerStart
 	for name, values := range e.msg.Header {
 		e.size += len(name) + len(values[0]) + headerExtra
 	}
-	total := e.size + len(e.msg.Data)
+	total := e.size + max(len(e.msg.Data), int(m.TooLarge))
 	switch {
 	case e.size > maxHeaders:
 		return &problem{Error: refused(ReasonTooLarge, true, "headers: %d bytes, more than %d", e.size, maxHeaders)}
@@ -116,6 +116,8 @@ func (e *encoder) checkSize() *problem {
 		return &problem{Error: refused(ReasonTooLarge, true, "payload: %d bytes with headers, more than the server's %d", total, e.maxPayload)}
 	case e.info.maxMsgSize >= 0 && total > e.info.maxMsgSize:
 		return &problem{refused(ReasonTooLarge, true, "payload: %d bytes with headers, more than the stream's %d", total, e.info.maxMsgSize), true}
+	case m.TooLarge > 0:
+		return &problem{Error: outage(ReasonBusy, errors.New("the server takes larger messages now: this one is read again"))}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ type Message struct {
 	Headers     []byte // the row's own headers: the text of a JSON object whose values are strings, numbers or booleans; nil or null is none
 	ContentType string // becomes Content-Type, unless empty; it wins over one in Headers
 	Data        []byte // sent as it is
+	TooLarge    int64  // not 0: Data was left out because it has at least so many bytes, more than MaxPayload
 }
 
 // Result says how far a Publish came.

@@ -21,11 +21,14 @@ const (
 	// storedSize is what a row's body takes in the table: no more than it has, less if it is compressed. It is known without reading the body.
 	storedSize = `coalesce(pg_column_size(e.payload), 0) + coalesce(pg_column_size(e.payload_bytes), 0) + coalesce(pg_column_size(e.headers), 0)`
 
+	// leastSize is what a payload has at least, known without reading it. JSON takes up to four times its text in the table.
+	leastSize = `greatest(octet_length(e.payload_bytes), pg_column_size(e.payload) / 8, 0)`
+
 	// plainTime leaves out what Go's time.Time or JSON cannot hold.
 	plainTime = `CASE WHEN e.created_at >= '0001-01-01 00:00:00Z' AND e.created_at < '9999-12-31 00:00:00Z' THEN e.created_at END`
 
 	// $6 is the largest body that comes along at once.
-	laneColumns = `e.id, e.seq, e.topic, e.partition_key, e.content_type, ` + plainTime + `, e.attempts, ` + storedSize + `,
+	laneColumns = `e.id, e.seq, e.topic, e.partition_key, e.content_type, ` + plainTime + `, e.attempts, ` + storedSize + `, ` + leastSize + `,
 		CASE WHEN ` + storedSize + ` <= $6 THEN e.payload::text END, CASE WHEN ` + storedSize + ` <= $6 THEN e.payload_bytes END,
 		CASE WHEN ` + storedSize + ` <= $6 THEN e.headers::text END`
 
@@ -88,6 +91,8 @@ const (
 //
 // It brings at most limit rows, and none after those that reached maxBytes, but always one. Rows with the same seq (a sequence that was set back
 // gives numbers twice) come together, even beyond these bounds. more says that it stopped early, and there may be more; it is never set without events.
+//
+// Bodies that are larger than Config.LargestBody stay out (Event.TooLarge).
 func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []int64, limit, maxBytes int) (events []Event, more bool, err error) {
 	limit = max(limit, 1)
 	c := call{sql: fetchRange, args: []any{[]string{lane.Stream}, lane.Partition, after, upto, limit, fetchBody}}
@@ -97,16 +102,18 @@ func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []
 		c.sql, c.args = fetchLate, append(c.args, slices.Compact(late))
 	}
 	var stored []int64
-	fresh := 0
+	fresh, largest := 0, s.largest()
 	c.row = func(r pgx.Rows) error {
 		e := Event{Stream: lane.Stream, Partition: lane.Partition}
-		var size int64
+		var size, least int64
 		var b body
-		if err := r.Scan(&e.ID, &e.Seq, &e.Topic, &e.Key, &b.contentType, &b.createdAt, &e.Attempts, &size, &b.payload, &b.bytes, &b.headers); err != nil {
+		if err := r.Scan(&e.ID, &e.Seq, &e.Topic, &e.Key, &b.contentType, &b.createdAt, &e.Attempts, &size, &least, &b.payload, &b.bytes, &b.headers); err != nil {
 			return err
 		}
 		b.fill(&e)
-		e.Omitted = size > fetchBody
+		if e.Omitted = size > fetchBody; e.Omitted && least > largest {
+			e.TooLarge, size = least, 0
+		}
 		if e.Seq > after {
 			fresh++
 		}
@@ -135,7 +142,7 @@ func full(events []Event, stored []int64, limit, maxBytes int) []Event {
 			return events[:i]
 		}
 		if e.Omitted {
-			bytes += stored[i]
+			bytes += stored[i] // 0 if it stays out
 		} else {
 			bytes += int64(len(e.Payload) + len(e.Headers))
 		}
@@ -148,7 +155,7 @@ func (s *Store) bodies(ctx context.Context, events []Event, maxBytes int) (kept 
 	var ids []string
 	place := make(map[string]int)
 	for i, e := range events {
-		if e.Omitted {
+		if e.Omitted && e.TooLarge == 0 {
 			ids = append(ids, e.ID)
 			place[e.ID] = i
 		}
@@ -181,7 +188,7 @@ func (s *Store) bodies(ctx context.Context, events []Event, maxBytes int) (kept 
 	}
 	whole = end == len(events)
 	// What is still without its body was deleted meanwhile.
-	return slices.DeleteFunc(events[:end], func(e Event) bool { return e.Omitted }), whole, nil
+	return slices.DeleteFunc(events[:end], func(e Event) bool { return e.Omitted && e.TooLarge == 0 }), whole, nil
 }
 
 // body takes a row's columns that may be null.

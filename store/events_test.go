@@ -276,6 +276,45 @@ func TestArrivalsLeavesLargeBodiesOut(t *testing.T) {
 	require.Equal(t, key, events[1].Key)
 }
 
+func TestBodiesThatNobodyTakesAreNotRead(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	largest := int64(100_000)
+	s := d.open(func(c *Config) { c.LargestBody = func() int64 { return largest } })
+	key := keyIn(1, 0)
+	d.exec(`INSERT INTO outbox_events (stream, topic, partition_key, payload, payload_bytes) VALUES
+		('A', 'small', $1, '1', NULL),
+		('A', 'bytes', $1, NULL, convert_to(repeat('x', 100001), 'UTF8')),
+		('A', 'just', $1, NULL, convert_to(repeat('x', 100000), 'UTF8')),
+		('A', 'json', $1, to_jsonb(repeat('x', 800100)), NULL),
+		('A', 'maybe', $1, to_jsonb(repeat('x', 700000)), NULL),
+		('A', 'last', $1, '2', NULL)`, key)
+	fetch := func() map[string]Event {
+		events, more, err := s.Fetch(ctx, Lane{"A", 1}, 0, 100, nil, 100, 10_000_000)
+		require.NoError(t, err)
+		require.False(t, more)
+		require.Len(t, events, 6)
+		topics := map[string]Event{}
+		for _, e := range events {
+			topics[e.Topic] = e
+		}
+		return topics
+	}
+	events := fetch()
+	require.EqualValues(t, 100_001, events["bytes"].TooLarge)
+	require.Greater(t, events["json"].TooLarge, largest)
+	for _, topic := range []string{"bytes", "json"} {
+		require.True(t, events[topic].Omitted)
+		require.Empty(t, events[topic].Payload)
+	}
+	require.Len(t, events["just"].Payload, 100_000)
+	require.Len(t, events["maybe"].Payload, 700_002)
+	require.Equal(t, "2", string(events["last"].Payload))
+
+	largest = 1_000_000
+	require.Len(t, fetch()["json"].Payload, 800_102)
+}
+
 func TestMissingFindsTheNumbersWithoutARow(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

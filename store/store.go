@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,10 @@ type Config struct {
 	ApplicationName  string        // "": outlane
 	StatementTimeout time.Duration // 0: 30 s
 	Logger           *slog.Logger  // nil: slog.Default()
+
+	// LargestBody is the most bytes of payload that anybody takes now. What is certainly larger is not read, so that a row that can be sent
+	// nowhere needs no memory. nil: everything is read.
+	LargestBody func() int64
 }
 
 // Values of Config.Pooler.
@@ -52,11 +57,15 @@ type Store struct {
 	auto    bool
 	pooled  atomic.Bool
 	seen    seen
+	largest func() int64
 }
 
 // Open checks cfg. It does not connect.
 func Open(cfg Config) (*Store, error) {
-	s := &Store{log: cfg.Logger, timeout: cfg.StatementTimeout, name: cfg.Schema}
+	s := &Store{log: cfg.Logger, timeout: cfg.StatementTimeout, name: cfg.Schema, largest: cfg.LargestBody}
+	if s.largest == nil {
+		s.largest = func() int64 { return math.MaxInt64 }
+	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

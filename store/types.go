@@ -31,7 +31,8 @@ type Event struct {
 	Headers     []byte    // a JSON text, nil if there are none
 	CreatedAt   time.Time // zero if the row has none, or one outside the years 1 to 9999
 	Attempts    int
-	Omitted     bool // Payload and Headers were left out because they are large; Fetch brings them
+	Omitted     bool  // Payload and Headers were left out because they are large; Fetch brings them, if not TooLarge
+	TooLarge    int64 // not 0: not even Fetch brought them, because they have at least so many bytes: see Config.LargestBody
 }
 
 // Poll is what one look at the database says about what is new. Poll.LastSeq was read before the snapshot was taken.

@@ -52,6 +52,8 @@ var oddEvents = map[string]oddEvent{
 	"payload with huge numbers":   {"topic, payload", `'a.x', '{"n": 123456789012345678901234567890.1230, "m": 1E+2}'`, "", "", `{"m": 100, "n": 123456789012345678901234567890.1230}`},
 	"payload of bytes":            {"topic, payload, payload_bytes, content_type", `'a.x', NULL, '\x00ff0d0a', 'application/protobuf'`, "", "", "\x00\xff\r\n"},
 	"payload over the limit":      {"topic, payload", `'a.x', to_jsonb(repeat('x', 1100000))`, "too_large", "payload", ""},
+	"payload far over the limit":  {"topic, payload", `'a.x', to_jsonb(repeat('x', 9000000))`, "too_large", "payload", ""},
+	"bytes over the limit":        {"topic, payload_bytes", `'a.x', convert_to(repeat('x', 1100000), 'UTF8')`, "too_large", "payload", ""},
 	"empty key":                   {"topic", `'a.x'`, "", "", "null"},
 	"created_at is infinite":      {"topic, created_at", `'a.x', 'infinity'`, "", "", "null"},
 	"created_at in year 20231":    {"topic, created_at", `'a.x', '20231-01-01'`, "", "", "null"},
@@ -105,6 +107,21 @@ func TestOddEventsAreDeliveredAsTheyAreOrAreDeadLettersByThemselves(t *testing.T
 				delivered["header values of all kinds"].Header.Get("C"), delivered["payload of bytes"].Header.Get("Content-Type")})
 		})
 	}
+}
+
+func TestEventsOfAStreamThatCannotExistAreDeadLetters(t *testing.T) {
+	t.Parallel()
+	e := pooltest.New(t, 1)
+	e.Stream("A", []string{"a.>"})
+	e.Start()
+	for _, stream := range []string{"A B", "A.B", "a/b", strings.Repeat("s", 300)} {
+		e.Insert(stream, "a.x", "k", 2)
+	}
+	e.Insert("A", "a.x", "k", 1)
+	e.Drained()
+	require.Equal(t, []string{"9"}, e.Seqs("A"))
+	require.Equal(t, 8, e.Count("SELECT count(*) FROM outbox_dead_letters WHERE reason = 'bad_stream' AND attempts = 1"))
+	require.Zero(t, e.Log.Has("stream does not take events"))
 }
 
 func TestKeysThatOnlyLookEqualAreDifferent(t *testing.T) {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -58,6 +59,10 @@ func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, ver
 		return 0, err
 	}
 	events = events[:n]
+	if err := publish.ValidateStreamName(name); err != nil {
+		return w.refused(ctx, l, events, publish.Result{Err: &publish.Error{Kind: publish.Refused, Reason: publish.ReasonBadStream, Permanent: true,
+			Err: fmt.Errorf("stream: %w", err)}})
+	}
 	if err := w.preflight(ctx, l, name); err != nil {
 		return 0, err
 	}
@@ -65,7 +70,7 @@ func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, ver
 	msgs := make([]publish.Message, len(events))
 	for i, e := range events {
 		msgs[i] = publish.Message{ID: e.ID, Topic: e.Topic, Key: e.Key, Seq: e.Seq, Partition: e.Partition,
-			Headers: e.Headers, ContentType: e.ContentType, Data: e.Payload}
+			Headers: e.Headers, ContentType: e.ContentType, Data: e.Payload, TooLarge: e.TooLarge}
 	}
 	crash.At(crash.Checked)
 	began := time.Now()

@@ -100,12 +100,16 @@ func (a *app) logger() *slog.Logger {
 }
 
 // openStore prepares the database of the configuration, for at most so many connections, without connecting to it.
-func (a *app) openStore(logger *slog.Logger, name string, connections int) (*store.Store, error) {
+func (a *app) openStore(logger *slog.Logger, name string, connections int, change ...func(*store.Config)) (*store.Store, error) {
 	d := a.cfg.Database
-	s, err := store.Open(store.Config{
+	c := store.Config{
 		URL: d.URL, Schema: d.Schema, MaxConns: int32(connections), Pooler: d.Pooler, ApplicationName: name,
 		StatementTimeout: d.StatementTimeout, Logger: logger,
-	})
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := store.Open(c)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("database.url: %w", err)}
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/outlane/outlane/internal/config"
 	"github.com/outlane/outlane/lease"
+	"github.com/outlane/outlane/publish"
+	"github.com/outlane/outlane/store"
 	"github.com/outlane/outlane/worker"
 )
 
@@ -48,7 +50,10 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	log := a.logger().With("worker", id)
-	db, err := a.openStore(log, "outlane worker "+id, cfg.Database.MaxConnections)
+	var broker *publish.Broker
+	db, err := a.openStore(log, "outlane worker "+id, cfg.Database.MaxConnections, func(c *store.Config) {
+		c.LargestBody = func() int64 { return broker.MaxPayload() }
+	})
 	if err != nil {
 		return err
 	}
@@ -60,7 +65,7 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 	}
 	defer leases.Close()
 	var w atomic.Pointer[worker.Worker]
-	broker, err := a.connect(log, "outlane worker "+id, func(connected bool, reason string) {
+	broker, err = a.connect(log, "outlane worker "+id, func(connected bool, reason string) {
 		if w := w.Load(); w != nil {
 			w.BrokerChanged(connected, reason)
 		}

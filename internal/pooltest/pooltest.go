@@ -89,11 +89,12 @@ type Member struct {
 // Start runs a worker until the test ends.
 func (e *Env) Start(change ...func(*worker.Config)) *Member {
 	e.T.Helper()
-	db, err := store.Open(store.Config{URL: e.Via, MaxConns: 12})
+	var broker *publish.Broker
+	db, err := store.Open(store.Config{URL: e.Via, MaxConns: 12, LargestBody: func() int64 { return broker.MaxPayload() }})
 	require.NoError(e.T, err)
 	m := &Member{env: e, done: make(chan error, 1)}
 	var w atomic.Pointer[worker.Worker]
-	broker, err := publish.Connect(publish.Config{URL: e.NATS, AckTimeout: 2 * time.Second, OnState: func(connected bool, reason string) {
+	broker, err = publish.Connect(publish.Config{URL: e.NATS, AckTimeout: 2 * time.Second, OnState: func(connected bool, reason string) {
 		if w := w.Load(); w != nil {
 			w.BrokerChanged(connected, reason)
 		}
