@@ -143,7 +143,11 @@ func TestCursorsSavedWhileEventsWaitStayBehindThem(t *testing.T) {
 			require.NoError(s.T, err)
 			release := func() { _ = tx.Rollback(context.WithoutCancel(s.T.Context())) }
 			s.T.Cleanup(release)
-			return release
+			return func() {
+				// Or else the server would make the dead worker's mark after all.
+				s.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%victim'")
+				release()
+			}
 		},
 		"for_their_stream": func(s *scene) func() {
 			require.NoError(s.T, s.JS.DeleteStream(s.T.Context(), "B"))

@@ -100,17 +100,22 @@ func TestMarkOfAStaleOwnerIsRefused(t *testing.T) {
 	}
 }
 
+// TestCursorOfAStaleOwnerIsRefused has the saved cursors set back when the new owner is done, as a person's decision does.
 func TestCursorOfAStaleOwnerIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "fast", 1)
+	saved := func() {
+		s.Eventually(2, "SELECT count(*) FROM outlane_lanes WHERE cursor >= (SELECT max(seq) FROM outbox_events)")
+	}
 	s.backlog()
-	victim := s.worker("victim", crash.PauseVariable+"="+crash.HorizonSaved)
+	victim := s.worker("victim", crash.PauseVariable+"="+crash.HorizonSaved+":2")
+	saved()
+	s.Exec("INSERT INTO outbox_events (stream, topic, partition_key) VALUES ('A', 'a.x', 'key-0'), ('B', 'b.x', 'key-0')")
 	victim.Paused()
-	other := s.worker("other")
-	other.Alone()
+	s.worker("other").Alone()
 	s.Drained()
-	s.Eventually(2, "SELECT count(*) FROM outlane_lanes WHERE cursor >= (SELECT max(seq) FROM outbox_events)")
-	s.Exec("UPDATE outlane_lanes SET cursor = 0") // as a person's decision might
+	saved()
+	s.Exec("UPDATE outlane_lanes SET cursor = 0")
 	victim.Resume()
 	victim.Says(lost...)
 	victim.Terminate()

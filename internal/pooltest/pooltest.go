@@ -250,13 +250,14 @@ func (e *Env) Seqs(stream string) []string {
 func (e *Env) Check(streams ...string) history.Report {
 	e.T.Helper()
 	c := history.New(history.Options{})
-	rows, err := e.DB.Query(e.T.Context(), `SELECT id, seq, stream, partition, partition_key, xact::text::bigint, xact_oldest::text::bigint, processed,
-		coalesce((SELECT CASE WHEN d.resolved_at IS NULL THEN 1 WHEN d.resolution = 'retried' THEN 2 ELSE 3 END FROM outbox_dead_letters d WHERE d.event_id = id), 0),
-		coalesce((SELECT CASE WHEN p.released_at IS NULL THEN 1 ELSE 2 END FROM outbox_parked_events p WHERE p.event_id = id), 0)
-		FROM outbox_events ORDER BY seq`)
+	rows, err := e.DB.Query(e.T.Context(), `SELECT id, e.seq, e.stream, e.partition, e.partition_key, xact::text::bigint, xact_oldest::text::bigint, processed,
+			CASE WHEN d.event_id IS NULL THEN 0 WHEN d.resolved_at IS NULL THEN 1 WHEN d.resolution = 'retried' THEN 2 ELSE 3 END,
+			CASE WHEN p.event_id IS NULL THEN CASE WHEN d.blocks AND d.resolution = 'retried' THEN 2 ELSE 0 END WHEN p.released_at IS NULL THEN 1 ELSE 2 END,
+			coalesce((extract(epoch FROM CASE WHEN d.blocks AND d.resolution = 'retried' THEN d.resolved_at ELSE p.released_at END) * 1000000)::bigint, 0)
+		FROM outbox_events e LEFT JOIN outbox_dead_letters d ON d.event_id = id LEFT JOIN outbox_parked_events p ON p.event_id = id ORDER BY e.seq`)
 	require.NoError(e.T, err)
 	events, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (ev history.Event, err error) {
-		err = r.Scan(&ev.ID, &ev.Seq, &ev.Stream, &ev.Partition, &ev.Key, &ev.Xact, &ev.XactOldest, &ev.Processed, &ev.DeadLetter, &ev.Parked)
+		err = r.Scan(&ev.ID, &ev.Seq, &ev.Stream, &ev.Partition, &ev.Key, &ev.Xact, &ev.XactOldest, &ev.Processed, &ev.DeadLetter, &ev.Parked, &ev.Release)
 		ev.Target = ev.Stream
 		return ev, err
 	})
