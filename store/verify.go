@@ -40,6 +40,10 @@ SELECT e.id, e.seq, e.stream, e.topic, e.partition, e.partition_key, e.xact, e.x
 	// A page is a range of numbers, not a number of rows: so no plan, however wrong the statistics, reads more than a page.
 	sqlVerifyPage = sqlVerifyRows + ` WHERE e.seq > $1 AND e.seq <= $2 ORDER BY e.seq`
 
+	sqlCursors = `SELECT l.stream, l.partition, l.cursor FROM {schema}.outlane_lanes l CROSS JOIN {schema}.outlane_config c
+ WHERE c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq')
+   AND (SELECT max(m.cursor) FROM {schema}.outlane_lanes m) <= (` + pollSequence + `)`
+
 	sqlVerifyNext = `SELECT coalesce(min(seq), 0) FROM {schema}.outbox_events WHERE seq > $1`
 
 	sqlVerifyByID  = sqlVerifyRows + ` WHERE e.id = ANY ($1)`
@@ -65,6 +69,19 @@ func (s *Store) VerifyByID(ctx context.Context, ids []string) ([]VerifyRow, erro
 // VerifyBySeq returns the events with these numbers, in no order.
 func (s *Store) VerifyBySeq(ctx context.Context, seqs []int64) ([]VerifyRow, error) {
 	return s.verifyRows(ctx, nil, sqlVerifyBySeq, seqs)
+}
+
+// Cursors returns the saved cursor of every lane that has one. There are none while they count by another sequence, or one that went backwards.
+func (s *Store) Cursors(ctx context.Context) (map[Lane]int64, error) {
+	cursors := make(map[Lane]int64)
+	err := s.run(ctx, "read the cursors", call{sql: sqlCursors, row: func(r pgx.Rows) error {
+		var l Lane
+		var cursor int64
+		err := r.Scan(&l.Stream, &l.Partition, &cursor)
+		cursors[l] = cursor
+		return err
+	}})
+	return cursors, err
 }
 
 func (s *Store) verifyRows(ctx context.Context, rows []VerifyRow, sql string, args ...any) ([]VerifyRow, error) {

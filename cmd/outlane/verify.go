@@ -20,7 +20,7 @@ func (a *app) verify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the outbox with the streams: is every event stored once, and in order?",
-		Long: "Compare the outbox with the streams, while workers run or not, and report events that are lost (marked as processed, not stored),\n" +
+		Long: "Compare the outbox with the streams, while workers run or not, and report events that are lost (marked or passed by, not stored),\n" +
 			"doubled, out of order, or unmarked (stored, not marked). It changes nothing. What a stream has dropped by itself is said, not counted.\n\n" +
 			"Exit codes: 0 no faults, 1 faults were found or the check failed, 2 the command line or the configuration is wrong.",
 		Example: example("outlane verify", "outlane verify --stream STREAM_PAYOUT --after 1200000", "outlane verify -o json"),

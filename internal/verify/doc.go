@@ -1,7 +1,8 @@
 // Package verify compares the outbox table with the streams, while the pool
 // runs or stands, and reports what breaks Outlane's promises: events that are
-// lost (marked, not stored), doubled, out of order or unmarked (stored, not
-// marked). `outlane verify` and the demo are wrappers around Run.
+// lost (not stored, and marked or passed by their lane's cursor), doubled, out
+// of order or unmarked (stored, not marked). `outlane verify` and the demo are
+// wrappers around Run.
 //
 // # What it promises
 //

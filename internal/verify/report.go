@@ -13,7 +13,7 @@ import (
 type Report struct {
 	// Checked counts the events that were compared: all but those that wait, are in flight, or expired.
 	Checked int64 `json:"checked"`
-	// Lost events are marked as processed and not in their stream.
+	// Lost events are marked as processed and not in their stream, or neither, and behind the cursor of their lane, where no worker looks again.
 	Lost int64 `json:"lost"`
 	// Doubled counts copies of messages beyond the first.
 	Doubled int64 `json:"doubled"`
@@ -72,7 +72,7 @@ func (r Report) WriteText(w io.Writer) error {
 		}
 	}
 	row("checked", r.Checked, true, "events in table and streams")
-	row("lost", r.Lost, true, "marked as processed, not in their stream")
+	row("lost", r.Lost, true, "marked or passed by, not in their stream")
 	row("doubled", r.Doubled, true, "copies beyond the first")
 	row("out of order", r.OutOfOrder, true, fmt.Sprintf("%d of them within their key", r.OutOfOrderKey))
 	row("unmarked", r.Unmarked, true, "stored, not marked as processed")

@@ -29,11 +29,13 @@ type suspects struct {
 	stale    []history.Fault // and not marked when they were looked at again
 	disorder []history.Fault
 	lost     []history.Fault // the first ones
+	passedBy []history.Fault // neither marked nor settled otherwise, and at or under the cursor of their lane
 
 	listed                []history.Fault
 	doubled               int
 	noRow, late           int64
 	unmarked              int64
+	passed                int64
 	forgiven, forgivenKey int64
 }
 
@@ -147,7 +149,47 @@ func (s *suspects) settle(ctx context.Context) error {
 	if err := s.settleDisorder(ctx); err != nil {
 		return err
 	}
-	return s.nameLost(ctx)
+	if err := s.nameLost(ctx); err != nil {
+		return err
+	}
+	return s.settlePassed(ctx)
+}
+
+// whyPassed is said of rows that no worker will read again: somebody has changed them, or their cursor.
+const whyPassed = "not marked, and its lane has gone past it: no worker reads it again"
+
+// settlePassed looks again at rows that their lane's cursor has passed. A decision that sets the cursor back may have come between the cursors and
+// the rows, so that the cursors are read before and after. What is stored is unmarked, and counted so.
+func (s *suspects) settlePassed(ctx context.Context) error {
+	if len(s.passedBy) == 0 {
+		return nil
+	}
+	before, err := s.store.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := s.rows(ctx, s.passedBy)
+	if err != nil {
+		return err
+	}
+	after, err := s.store.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	unmarked := make(map[string]bool, len(s.stale))
+	for _, f := range s.stale {
+		unmarked[f.ID] = true
+	}
+	for _, f := range s.passedBy {
+		row, ok := rows[f.ID]
+		if !ok || unmarked[f.ID] || !unsettled(row) || row.Seq > min(before[lane(row)], after[lane(row)]) {
+			continue
+		}
+		if s.passed++; s.passed <= int64(s.first) {
+			s.listed = append(s.listed, f)
+		}
+	}
+	return nil
 }
 
 func (s *suspects) settleDisorder(ctx context.Context) error {

@@ -77,9 +77,23 @@ func (c *check) take(ctx context.Context, row store.VerifyRow) error {
 	if target != "" {
 		c.targets[target], c.hasEvents[target] = true, true
 	}
+	if row.Seq <= c.cursors[lane(row)] && unsettled(row) {
+		c.passedBy = append(c.passedBy, history.Fault{Kind: history.Lost, ID: row.ID, Seq: row.Seq, Stream: target, Partition: row.Partition,
+			Reason: whyPassed})
+	}
 	e := event(row, target)
 	e.Strict = c.opts.Strict != nil && c.opts.Strict(row.Stream)
 	return c.checker.Add(e)
+}
+
+func lane(row store.VerifyRow) store.Lane {
+	return store.Lane{Stream: row.Stream, Partition: row.Partition}
+}
+
+// unsettled says that a worker has still to do something about the row, or a cursor must not pass it.
+func unsettled(row store.VerifyRow) bool {
+	dead := row.DeadLetter && (!row.Resolved || row.Skipped)
+	return !row.Processed && !dead && !(row.Parked && row.Released == 0)
 }
 
 func event(row store.VerifyRow, target string) history.Event {

@@ -46,6 +46,7 @@ type check struct {
 	upto    int64 // highest seq of the check
 	topics  *topics
 	targets map[string]bool // streams to read
+	cursors map[store.Lane]int64
 	// hasEvents are those of targets that events of the table go to.
 	hasEvents map[string]bool
 	notes     []string
@@ -103,7 +104,11 @@ func newCheck(ctx context.Context, opts Options) (*check, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the newest event: %w", err)
 	}
-	c := &check{opts: opts, upto: upto, topics: &topics{js: opts.JetStream}, targets: map[string]bool{}, hasEvents: map[string]bool{}}
+	cursors, err := opts.Store.Cursors(ctx) // before any row: what is at or under a cursor was settled when it was saved
+	if err != nil {
+		return nil, err
+	}
+	c := &check{opts: opts, upto: upto, cursors: cursors, topics: &topics{js: opts.JetStream}, targets: map[string]bool{}, hasEvents: map[string]bool{}}
 	c.suspects = suspects{store: opts.Store, first: opts.First, settleFor: opts.Settle}
 	c.checker = history.New(history.Options{
 		Partitions: meta.Partitions, SequenceCache: meta.SequenceCache, Newest: max(upto, 1), First: -1, OnFault: c.suspect,
@@ -125,9 +130,10 @@ func (c *check) progress(step string, done, total int64) {
 
 func (c *check) fill(r *Report, counts history.Report) {
 	r.Checked, r.Stored, r.Lost, r.Doubled = counts.Checked, counts.Stored, counts.Lost, counts.Doubled
+	r.Lost, r.Checked, r.Waiting = r.Lost+c.passed, r.Checked+c.passed, counts.Waiting-c.passed
 	r.OutOfOrder, r.OutOfOrderKey = counts.OutOfOrder-c.forgiven, counts.OutOfOrderKey-c.forgivenKey
 	r.Unmarked, r.NoRow = c.unmarked, c.noRow
-	r.Waiting, r.InFlight = counts.Waiting, counts.Newer+c.late
+	r.InFlight = counts.Newer + c.late
 	r.DeadLetters, r.Skipped, r.Parked, r.Expired = counts.DeadLetters, counts.Skipped, counts.StillParked, counts.Expired
 	r.First = append(r.First, c.listed...)
 	r.Notes = append([]string{}, c.notes...)

@@ -281,29 +281,6 @@ func TestChosenStreamsAndSeq(t *testing.T) {
 	require.EqualValues(t, 2, r.Streams[0].Messages+r.NoRow)
 }
 
-func TestStreamThatNobodyKnows(t *testing.T) {
-	f := newFixture(t)
-	f.insertTo("GONE", "g.x", "e1", "k")
-	f.opts.Streams = []string{"GONE"}
-	require.EqualValues(t, 1, f.run().Waiting)
-	f.opts.Streams = []string{"S", "GNOE"}
-	_, err := verify.Run(f.ctx, f.opts)
-	require.ErrorContains(t, err, `"GNOE": there is no such stream`)
-}
-
-func TestIdsThatAHeaderCannotHold(t *testing.T) {
-	f := newFixture(t)
-	ids := []string{"", " ", "a\nb", "100%", "a%0Ab", "ü"}
-	for _, id := range ids {
-		f.insert(id, "k")
-	}
-	f.deliver(ids...)
-	r := f.run()
-	require.True(t, r.Clean(), "%+v", r)
-	require.EqualValues(t, len(ids), r.Stored)
-	require.Zero(t, r.NoRow)
-}
-
 func TestMissingStream(t *testing.T) {
 	f := newFixture(t)
 	f.insertTo("GONE", "g.x", "e1", "k")
