@@ -18,8 +18,6 @@ func (r *run) starting(w *sandbox.Worker) func(context.Context) error {
 
 // breakServer has one NATS server away, once the others have all that it has.
 func (r *run) breakServer(d *doing, how, undo func(*natsserver.Process) error) error {
-	r.turns.Lock()
-	defer r.turns.Unlock()
 	if err := r.eventually(d.ctx, "wait for the streams before "+d.Kind, r.streamsWell); err != nil {
 		return err
 	}
@@ -53,8 +51,6 @@ func (r *run) freezeNATS(d *doing) error {
 }
 
 func (r *run) stopAllNATS(d *doing) error {
-	r.turns.Lock()
-	defer r.turns.Unlock()
 	if err := r.eventually(d.ctx, "wait for the streams before "+d.Kind, r.streamsWell); err != nil {
 		return err
 	}

@@ -59,11 +59,10 @@ type run struct {
 	load    *load
 	lines   map[string]*lines // by worker
 	workers map[string]*sandbox.Worker
-	turns   sync.Mutex // held by whoever breaks a NATS server
-
-	mu     sync.Mutex
-	wrong  []string            // what is wrong besides what the check will find
-	spoilt map[string]poisoned // by event
+	held    held
+	mu      sync.Mutex
+	wrong   []string            // what is wrong besides what the check will find
+	spoilt  map[string]poisoned // by event
 }
 
 // lines are one worker's connections to the servers.
@@ -295,16 +294,41 @@ func (d *doing) say(format string, args ...any) {
 // last returns when the fault has lasted as long as it is to.
 func (d *doing) last() { rest(d.ctx, d.For) }
 
-func (r *run) carryOut(ctx context.Context, f Fault) {
-	text := strings.TrimSpace(f.Kind + " " + f.Target)
-	if f.For > 0 {
-		text += fmt.Sprintf(" for %.2fs", f.For.Seconds())
+// held are the resources that somebody breaks now.
+type held struct {
+	mu     sync.Mutex
+	byName map[string]*sync.Mutex
+}
+
+// take waits until nobody else has the resource, and returns what gives it back.
+func (h *held) take(resource string) (give func()) {
+	h.mu.Lock()
+	if h.byName == nil {
+		h.byName = map[string]*sync.Mutex{}
 	}
-	r.log.say("%s", text)
+	m := h.byName[resource]
+	if m == nil {
+		m = &sync.Mutex{}
+		h.byName[resource] = m
+	}
+	h.mu.Unlock()
+	m.Lock()
+	return m.Unlock
+}
+
+func (r *run) carryOut(ctx context.Context, f Fault) {
 	for _, k := range kinds {
 		if k.name != f.Kind {
 			continue
 		}
+		if k.hold != nil { // the plan has left time, but healing may take longer than planned
+			defer r.held.take(k.hold(f.Target))()
+		}
+		text := strings.TrimSpace(f.Kind + " " + f.Target)
+		if f.For > 0 {
+			text += fmt.Sprintf(" for %.2fs", f.For.Seconds())
+		}
+		r.log.say("%s", text)
 		if err := k.do(r, &doing{Fault: f, ctx: ctx, log: r.log}); err != nil && ctx.Err() == nil {
 			r.log.say("%s %s was not done: %v", f.Kind, f.Target, err)
 		}

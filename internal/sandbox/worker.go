@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/outlane/outlane/internal/child"
+	"github.com/outlane/outlane/internal/natsserver"
 )
 
 // goodbye is how long a worker may take to end after SIGTERM.
@@ -57,16 +59,13 @@ func (s *Sandbox) NewWorker(id string, env ...string) (*Worker, error) {
 	return w, nil
 }
 
+// freeAddress is one that stays free while the worker is stopped.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := natsserver.ReservePort()
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return addr, nil
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
 }
 
 // Start starts the process, also again after its end.
