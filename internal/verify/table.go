@@ -93,7 +93,7 @@ func lane(row store.VerifyRow) store.Lane {
 // unsettled says that a worker has still to do something about the row, or a cursor must not pass it.
 func unsettled(row store.VerifyRow) bool {
 	dead := row.DeadLetter && (!row.Resolved || row.Skipped)
-	return !row.Processed && !dead && !(row.Parked && row.Released == 0)
+	return !row.Processed && !dead && (!row.Parked || row.Released != 0)
 }
 
 func event(row store.VerifyRow, target string) history.Event {
