@@ -135,7 +135,11 @@ func (c *check) fill(r *Report, counts history.Report) {
 	r.Unmarked, r.NoRow = c.unmarked, c.noRow
 	r.InFlight = counts.Newer + c.late
 	r.DeadLetters, r.Skipped, r.Parked, r.Expired = counts.DeadLetters, counts.Skipped, counts.StillParked, counts.Expired
-	r.First = append(r.First, c.listed...)
+	for _, f := range c.listed {
+		if f.Kind != history.Phantom || r.complete {
+			r.First = append(r.First, f)
+		}
+	}
 	r.Notes = append([]string{}, c.notes...)
 	note := func(n int64, format string) {
 		if n != 0 {

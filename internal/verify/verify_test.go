@@ -217,6 +217,7 @@ func TestMessagesWithoutRow(t *testing.T) {
 	require.True(t, r.Clean())
 	require.EqualValues(t, 1, r.NoRow)
 	require.Len(t, r.Notes, 1)
+	require.Empty(t, r.First, "that is no offence")
 	f.opts.Complete = true
 	r = f.run()
 	require.False(t, r.Clean())
