@@ -193,9 +193,13 @@ func (w *Worker) stopPart(p *part, drain bool) {
 	for _, l := range p.lanes {
 		w.halt(l)
 		w.endProbe(l)
-		w.noteUnwanted(l.stream)
 	}
 	w.refreshActive()
+	if len(w.active) > 0 { // else all partitions stop, and nobody would know better
+		for _, l := range p.lanes {
+			w.noteUnwanted(l.stream)
+		}
+	}
 	w.changed.Broadcast()
 }
 
