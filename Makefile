@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export PG
 export CGO_ENABLED ?= 1
 
-.PHONY: build demo test lint unit bench chaos soak docs clean
+.PHONY: build demo test lint unit stress bench chaos soak docs clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/outlane ./cmd/outlane
@@ -34,7 +34,12 @@ lint:
 	go run $(GOLANGCI_LINT) run ./...
 
 unit:
-	go test -race -timeout 20m ./...
+	go test -race -timeout 20m $$(go list ./... | grep -v /stress)
+
+# stress runs whole pools of processes through crashes, pauses and chaos.
+stress:
+	@./scripts/setup.sh test
+	go test -race -timeout 30m ./stress
 
 bench: build
 	@./scripts/setup.sh demo
