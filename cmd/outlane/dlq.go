@@ -128,7 +128,7 @@ func (a *app) printDeadLetters(entries []store.DeadLetterEntry, more bool) error
 	if len(entries) == 0 {
 		return say(a.out, "no dead letters")
 	}
-	const longestKey, longestError = 40, 80
+	const longestKey, longestError = 40, 240
 	rows := [][]string{{"ID", "LANE", "TOPIC", "KEY", "SINCE", "ATTEMPTS", "PARKED", "STATE", "REASON", "ERROR"}}
 	for _, e := range entries {
 		state, parked := "open", ""

@@ -99,7 +99,7 @@ const (
 	shownLanes   = 10
 	shownStuck   = 12
 	longestName  = 60
-	longestCause = 100
+	longestCause = 240 // the mend is at the end
 )
 
 // writeScreen writes a report for people, of about a screen.
