@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,7 +88,7 @@ var errRollBack = errors.New("roll back")
 
 func (s *scene) producer(end <-chan struct{}, r *rand.Rand) {
 	ctx := context.WithoutCancel(s.T.Context()) // what is under way at the end is either committed or not when stop returns
-	pace := time.NewTicker(15 * time.Millisecond)
+	pace := time.NewTicker(25 * time.Millisecond)
 	defer pace.Stop()
 	for {
 		err := pgx.BeginFunc(ctx, s.DB, func(tx pgx.Tx) error {
@@ -175,6 +174,3 @@ func (s *scene) owners(workers ...string) {
 
 // lost is what a worker says of partitions that it does not own any more.
 var lost = []string{"partition stopped: its epoch has moved on", "partition is lost: another member holds its lease", "partitions lost"}
-
-// tidy makes a point the name of a test.
-func tidy(point string) string { return strings.ReplaceAll(point, ":", "_") }

@@ -20,28 +20,23 @@ func ends(w *pooltest.Process, t *testing.T) {
 
 func TestStaleOwnerAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	for _, c := range courses {
-		for mode := range modes {
-			t.Run(c.name(mode), func(t *testing.T) {
-				t.Parallel()
-				s := newScene(t, mode, partitions)
-				victim, other := c.toThePoint(s, crash.PauseVariable, (*pooltest.Process).Paused)
-				other.Alone()
-				s.finish()
-				s.produce()
-				victim.Resume()
-				if c.ends {
-					ends(victim, t)
-				} else {
-					victim.Says(lost...)
-					s.owners("victim", "other")
-				}
-				s.finish()
-				s.mend()
-				s.verdict()
-			})
+	eachCourse(t, func(t *testing.T, c course, mode string) {
+		s := newScene(t, mode, partitions)
+		victim, other := c.toThePoint(s, crash.PauseVariable, (*pooltest.Process).Paused)
+		other.Alone()
+		s.finish()
+		s.produce()
+		victim.Resume()
+		if c.ends {
+			ends(victim, t)
+		} else {
+			victim.Says(lost...)
+			s.owners("victim", "other")
 		}
-	}
+		s.finish()
+		s.mend()
+		s.verdict()
+	})
 }
 
 func TestWorkersThatArePausedAgainAndAgain(t *testing.T) {

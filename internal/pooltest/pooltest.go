@@ -228,10 +228,21 @@ func (e *Env) Stored(stream string) []jetstream.RawStreamMsg {
 	info, err := s.Info(e.T.Context())
 	require.NoError(e.T, err)
 	msgs := make([]jetstream.RawStreamMsg, 0, info.State.Msgs)
-	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
-		m, err := s.GetMsg(e.T.Context(), seq)
+	if info.State.Msgs == 0 {
+		return msgs
+	}
+	consumer, err := s.CreateConsumer(e.T.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true})
+	require.NoError(e.T, err)
+	for last := uint64(0); last < info.State.LastSeq; {
+		batch, err := consumer.Fetch(min(int(info.State.LastSeq-last), 500))
 		require.NoError(e.T, err)
-		msgs = append(msgs, *m)
+		for m := range batch.Messages() {
+			at, err := m.Metadata()
+			require.NoError(e.T, err)
+			last = at.Sequence.Stream
+			msgs = append(msgs, jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: last, Header: m.Headers(), Data: m.Data(), Time: at.Timestamp})
+		}
+		require.NoError(e.T, batch.Error())
 	}
 	return msgs
 }
