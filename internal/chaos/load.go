@@ -16,7 +16,9 @@ import (
 )
 
 const (
-	producers = 8
+	// leastProducers, or one for so many events a second: some are in a long transaction at any time.
+	leastProducers = 8
+	producerRate   = 40
 	// transactionTimeout is a producer's patience beyond the pauses of its transaction.
 	transactionTimeout = 8 * time.Second
 	// breather is a producer's rest after its transaction has failed.
@@ -26,23 +28,24 @@ const (
 // load is the producers. Each has its transactions one after another, so that it knows which of its events were committed before others were
 // inserted.
 type load struct {
-	db     *pgxpool.Pool
-	ledger *ledger
-	seed   uint64
-	rate   int // events a second, all producers together
-	ctx    context.Context
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	db        *pgxpool.Pool
+	ledger    *ledger
+	seed      uint64
+	rate      int // events a second, all producers together
+	producers int
+	ctx       context.Context
+	stop      context.CancelFunc
+	done      sync.WaitGroup
 }
 
 func newLoad(db *pgxpool.Pool, seed uint64, rate int) *load {
-	return &load{db: db, ledger: newLedger(), seed: seed, rate: rate}
+	return &load{db: db, ledger: newLedger(), seed: seed, rate: rate, producers: max(leastProducers, rate/producerRate)}
 }
 
 // start lets the producers insert until end. What they are in the midst of then is not cut off.
 func (l *load) start(ctx context.Context) {
 	l.ctx, l.stop = context.WithCancel(ctx)
-	for i := range uint32(producers) {
+	for i := range uint32(l.producers) {
 		l.done.Go(func() { l.produce(i, city.New(l.city(uint64(i)))) })
 	}
 }
@@ -61,7 +64,7 @@ func (l *load) produce(producer uint32, c *city.City) {
 	due := time.Now()
 	for l.ctx.Err() == nil {
 		t := c.Next()
-		due = due.Add(time.Duration(len(t.Events)) * time.Second * producers / time.Duration(l.rate))
+		due = due.Add(time.Duration(len(t.Events)) * time.Second * time.Duration(l.producers) / time.Duration(l.rate))
 		switch wait := time.Until(due); {
 		case wait > 0:
 			rest(l.ctx, wait)

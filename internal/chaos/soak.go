@@ -81,6 +81,7 @@ func (s *soak) play(ctx context.Context) error {
 	}
 	s.load.end()
 	others.Wait()
+	s.log.say("%.0f events a second were committed, of the %d that were wanted", float64(s.load.ledger.count(committed))/time.Since(began).Seconds(), s.opts.Rate)
 	s.judgeGrowth()
 	return ctx.Err()
 }
