@@ -15,11 +15,6 @@ import (
 	"github.com/outlane/outlane/worker"
 )
 
-// block is the configuration blocking, for workers in this process.
-func block(c *worker.Config) {
-	c.Routes = []worker.Route{{Topics: []string{"a.>"}, Stream: "A", Block: true}}
-}
-
 // progress waits until n more events are processed.
 func (s *scene) progress(n int) {
 	s.T.Helper()
@@ -44,8 +39,8 @@ func TestLeasesEditedByHandReorderNothing(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, mode, partitions)
-			members := []string{s.Start(block).Member(), s.Start(block).Member()}
-			s.backlog()
+			members := []string{s.Start(sameRoutes).Member(), s.Start(sameRoutes).Member()}
+			s.backlog(aFew)
 			s.produce()
 			r := rand.New(rand.NewPCG(1, 1))
 			for n := range 40 {
@@ -66,9 +61,9 @@ func TestTwoOwnersForEverReorderNothing(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, mode, partitions)
-			s.backlog()
+			s.backlog(aFew)
 			s.produce()
-			apart := func(c *worker.Config) { block(c); c.Leases = (&leasetest.Memory{}).Backend(t) }
+			apart := func(c *worker.Config) { sameRoutes(c); c.Leases = (&leasetest.Memory{}).Backend(t) }
 			s.Start(apart)
 			other := s.Start(apart)
 			for n := range 6 {
@@ -92,7 +87,7 @@ func TestWhatIsReadAfterAnotherClaimIsNotSentOnABlockingRoute(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, mode, 1)
-			s.Start(block)
+			s.Start(sameRoutes)
 			for n := range 5 {
 				s.Insert("A", "a.x", "other", 1)
 				s.Drained() // it has just heard that the epoch is its own
@@ -128,7 +123,7 @@ func TestHandoverWhileNATSIsAway(t *testing.T) {
 			s := newScene(t, mode, partitions)
 			first := s.worker("first")
 			s.produce()
-			s.backlog()
+			s.backlog(aFew)
 			s.progress(1)
 			s.Server.Stop()
 			s.worker("second")
@@ -155,7 +150,7 @@ func TestHandoverWhilePostgresIsAway(t *testing.T) {
 			s := newSceneOn(pooltest.NewAt(t, server.URL("postgres"), partitions), "fast")
 			first := s.worker("first")
 			s.produce()
-			s.backlog()
+			s.backlog(aFew)
 			s.progress(1)
 			s.stop()
 			server.Stop(postgres.Immediate)
@@ -183,7 +178,7 @@ func TestWorkersThatKeepDying(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, mode, partitions)
-			s.backlog()
+			s.backlog(aFew)
 			s.produce()
 			s.keepDying(t)
 			last := s.worker("last")

@@ -22,6 +22,8 @@ type course struct {
 	provoke func(s *scene, victim *pooltest.Process, other func())
 	sending bool // the way of publishing matters: both are tried
 	ends    bool // the victim was told to end
+	late    bool // a transaction that was open before the victim began is committed when the other worker has taken over
+	backlog int  // of each key in each stream, more than a few
 }
 
 func poison(s *scene, _ *pooltest.Process, _ func()) { s.poison(1) }
@@ -39,10 +41,13 @@ var courses = []course{
 	{point: crash.Claiming, when: "joining", first: true},
 	{point: crash.Claimed},
 	{point: crash.Claimed, when: "joining", first: true},
+	{point: crash.Claimed, when: "late_commit", late: true},
 	{point: crash.Fetched, when: "first"},
 	{point: crash.Fetched + ":3"},
+	{point: crash.Fetched + ":5", when: "deep", backlog: 150},
 	{point: crash.Checked, when: "first", sending: true},
 	{point: crash.Checked + ":20", sending: true},
+	{point: crash.Checked + ":20", when: "late_commit", late: true},
 	{point: crash.Sending, sending: true},
 	{point: crash.Sending + ":3", sending: true},
 	{point: crash.Acknowledged, sending: true},
@@ -52,6 +57,7 @@ var courses = []course{
 	{point: crash.Marking + ":10"},
 	{point: crash.Marked},
 	{point: crash.Marked + ":10"},
+	{point: crash.Marked + ":5", when: "deep_and_late_commit", backlog: 150, late: true},
 	{point: crash.GivingUp, provoke: poison},
 	{point: crash.GaveUp, provoke: poison},
 	{point: crash.Parked, provoke: poison},
@@ -59,9 +65,13 @@ var courses = []course{
 	{point: crash.HorizonSaved + ":2"},
 	{point: crash.CursorsSaved},
 	{point: crash.CursorsSaved + ":2"},
+	{point: crash.CursorsSaved, when: "deep", backlog: 300},
 	{point: crash.Releasing, when: "to_a_newcomer", provoke: otherJoins},
 	{point: crash.Releasing, when: "at_the_end", provoke: stopped, ends: true},
 	{point: crash.Released, when: "to_a_newcomer", provoke: otherJoins},
+	{point: crash.Released, when: "deep", provoke: otherJoins, backlog: 150},
+	{point: crash.Released, when: "late_commit", provoke: otherJoins, late: true},
+	{point: crash.Released + ":2", when: "late_commit_at_the_end", provoke: stopped, ends: true, late: true},
 	{point: crash.Released + ":3", when: "at_the_end", provoke: stopped, ends: true},
 }
 
@@ -100,7 +110,10 @@ func (c course) toThePoint(s *scene, setting string, arrived func(victim *poolte
 		join()
 		s.Eventually(partitions, "SELECT count(*) FROM outlane_partitions WHERE owner LIKE 'other-%'")
 	}
-	s.backlog()
+	s.backlog(max(c.backlog, aFew))
+	if c.late {
+		s.begin()
+	}
 	s.produce()
 	victim = s.worker("victim", setting+"="+c.point)
 	if c.provoke != nil {
@@ -139,6 +152,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 		s := newScene(t, mode, partitions)
 		_, other := c.toThePoint(s, crash.CrashVariable, func(victim *pooltest.Process) { died(victim, t) })
 		other.Alone()
+		s.commit()
 		s.finish()
 		s.mend()
 		s.verdict()
@@ -170,12 +184,40 @@ func TestCursorsSavedWhileEventsWaitStayBehindThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, "fast", partitions)
-			s.backlog()
+			s.backlog(aFew)
 			release := hold(s)
 			s.produce()
 			died(s.worker("victim", crash.CrashVariable+"="+crash.CursorsSaved), t)
 			release()
 			s.worker("other").Alone()
+			s.finish()
+			s.verdict()
+		})
+	}
+}
+
+func TestPointsOnACluster(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{crash.CrashVariable, crash.PauseVariable} {
+		t.Run(strings.ToLower(how), func(t *testing.T) {
+			t.Parallel()
+			s := newClusteredScene(t, "fast")
+			c := course{point: crash.Sending + ":5"}
+			victim, other := c.toThePoint(s, how, func(victim *pooltest.Process) {
+				if how == crash.CrashVariable {
+					died(victim, t)
+				} else {
+					victim.Paused()
+				}
+			})
+			other.Alone()
+			if how == crash.PauseVariable {
+				s.finish()
+				s.produce()
+				victim.Resume()
+				victim.Says(lost...)
+				s.owners("victim", "other")
+			}
 			s.finish()
 			s.verdict()
 		})

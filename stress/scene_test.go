@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +14,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/outlane/outlane/internal/natstest"
 	"github.com/outlane/outlane/internal/pooltest"
 	"github.com/outlane/outlane/store"
+	"github.com/outlane/outlane/worker"
 )
 
 // modes are the two ways to publish.
@@ -25,14 +28,23 @@ var modes = map[string]func(*jetstream.StreamConfig){
 
 const partitions = 4
 
-// blocking has dead letters of stream A block their key.
-const blocking = "routes:\n  - topics: [a.>]\n    stream: A\n    onDeadLetter: block\n"
+// routes have dead letters of stream A block their key, and B in order of sequence.
+const routes = `routes:
+  - {topics: [a.>], stream: A, onDeadLetter: block}
+  - {topics: [b.>], stream: B, order: sequence}
+`
+
+// sameRoutes are routes, for workers in this process.
+func sameRoutes(c *worker.Config) {
+	c.Routes = []worker.Route{{Topics: []string{"a.>"}, Stream: "A", Block: true}, {Topics: []string{"b.>"}, Stream: "B", Order: worker.OrderSequence}}
+}
 
 // scene is a pool with two streams, A and B, and producers that go on for as long as the test wants.
 type scene struct {
 	*pooltest.Env
 	config string
 	stop   func() // the producers
+	commit func() // the transaction that begin began
 }
 
 func newScene(t *testing.T, mode string, partitions int) *scene {
@@ -40,12 +52,23 @@ func newScene(t *testing.T, mode string, partitions int) *scene {
 	return newSceneOn(pooltest.New(t, partitions), mode)
 }
 
-func newSceneOn(e *pooltest.Env, mode string) *scene {
-	s := &scene{Env: e, stop: func() {}}
-	s.Stream("A", []string{"a.>"}, modes[mode])
-	s.Stream("B", []string{"b.>"}, modes[mode])
-	s.config = s.Config(blocking)
+func newSceneOn(e *pooltest.Env, mode string, change ...func(*jetstream.StreamConfig)) *scene {
+	s := &scene{Env: e, stop: func() {}, commit: func() {}}
+	s.Strict = []string{"B"}
+	s.Stream("A", []string{"a.>"}, append(change, modes[mode])...)
+	s.Stream("B", []string{"b.>"}, append(change, modes[mode])...)
+	s.config = s.Config(routes)
 	return s
+}
+
+// newClusteredScene is a scene on three NATS servers, where each stream has three copies.
+func newClusteredScene(t *testing.T, mode string) *scene {
+	t.Helper()
+	e := pooltest.New(t, partitions)
+	e.Server.Stop()
+	cluster := natstest.StartCluster(t, 3)
+	e.NATS, e.JS = cluster.URL, natstest.JetStream(t, cluster.URL)
+	return newSceneOn(e, mode, func(c *jetstream.StreamConfig) { c.Replicas = 3 })
 }
 
 // worker runs a worker process.
@@ -59,13 +82,32 @@ const keys = 10
 
 const insertOne = `INSERT INTO outbox_events (id, stream, topic, partition_key, payload) VALUES (gen_random_uuid()::text, $1, $2, $3, '{}')`
 
-// backlog inserts enough events for every lane to have some batches' worth.
-func (s *scene) backlog() {
+// backlog inserts events of every lane, n of each key in each stream.
+func (s *scene) backlog(n int) {
 	s.T.Helper()
 	for i := range keys {
-		s.Insert("A", "a.x", fmt.Sprint("key-", i), 8)
-		s.Insert("B", "b.x", fmt.Sprint("key-", i), 8)
+		s.Insert("A", "a.x", fmt.Sprint("key-", i), n)
+		s.Insert("B", "b.x", fmt.Sprint("key-", i), n)
 	}
+}
+
+// aFew is a backlog of a batch for each lane.
+const aFew = 8
+
+// begin begins a transaction with events, which become visible at s.commit.
+func (s *scene) begin() {
+	s.T.Helper()
+	ctx := context.WithoutCancel(s.T.Context())
+	tx, err := s.DB.Begin(ctx)
+	require.NoError(s.T, err)
+	s.T.Cleanup(func() { _ = tx.Rollback(ctx) }) // if it came to no commit
+	for i := range keys {
+		for _, stream := range []string{"A", "B"} {
+			_, err = tx.Exec(ctx, insertOne, stream, strings.ToLower(stream)+".x", fmt.Sprint("key-", i))
+			require.NoError(s.T, err)
+		}
+	}
+	s.commit = func() { require.NoError(s.T, tx.Commit(ctx)) }
 }
 
 // produce starts producers, whose transactions overlap, hold several keys and are sometimes rolled back. They go on until s.stop, or the end.

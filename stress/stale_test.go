@@ -24,6 +24,7 @@ func TestStaleOwnerAtEveryPoint(t *testing.T) {
 		s := newScene(t, mode, partitions)
 		victim, other := c.toThePoint(s, crash.PauseVariable, (*pooltest.Process).Paused)
 		other.Alone()
+		s.commit()
 		s.finish()
 		s.produce()
 		victim.Resume()
@@ -45,7 +46,7 @@ func TestWorkersThatArePausedAgainAndAgain(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, mode, partitions)
-			s.backlog()
+			s.backlog(aFew)
 			s.produce()
 			a, b := s.worker("a"), s.worker("b")
 			for range 3 {
@@ -74,7 +75,7 @@ func TestMarkOfAStaleOwnerIsRefused(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, mode, 1)
-			s.backlog()
+			s.backlog(aFew)
 			victim := s.worker("victim", crash.PauseVariable+"="+crash.Marking)
 			victim.Paused()
 			other := s.worker("other")
@@ -102,7 +103,7 @@ func TestCursorOfAStaleOwnerIsRefused(t *testing.T) {
 	saved := func() {
 		s.Eventually(2, "SELECT count(*) FROM outlane_lanes WHERE cursor >= (SELECT max(seq) FROM outbox_events)")
 	}
-	s.backlog()
+	s.backlog(aFew)
 	victim := s.worker("victim", crash.PauseVariable+"="+crash.HorizonSaved+":2")
 	saved()
 	s.Exec("INSERT INTO outbox_events (stream, topic, partition_key) VALUES ('A', 'a.x', 'key-0'), ('B', 'b.x', 'key-0')")
@@ -144,7 +145,7 @@ func TestSequenceThatWentBackIsDealtWithWhoeverDies(t *testing.T) {
 		t.Run(strings.ToLower(how), func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, "fast", partitions)
-			s.backlog()
+			s.backlog(aFew)
 			victim := s.worker("victim", how+"="+crash.SequenceReset)
 			s.Drained()
 			s.Eventually(2*partitions, "SELECT count(*) FROM outlane_lanes WHERE cursor = (SELECT max(seq) FROM outbox_events)")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type Env struct {
 	DB   *pgxpool.Pool
 	Log  *Log
 
+	Strict []string         // the streams whose route is in order of sequence
 	Server *natstest.Server // nil if the test brought a server of its own
 }
 
@@ -269,7 +271,7 @@ func (e *Env) Check(streams ...string) history.Report {
 	require.NoError(e.T, err)
 	events, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (ev history.Event, err error) {
 		err = r.Scan(&ev.ID, &ev.Seq, &ev.Stream, &ev.Partition, &ev.Key, &ev.Xact, &ev.XactOldest, &ev.Processed, &ev.DeadLetter, &ev.Parked, &ev.Release)
-		ev.Target = ev.Stream
+		ev.Target, ev.Strict = ev.Stream, slices.Contains(e.Strict, ev.Stream)
 		return ev, err
 	})
 	require.NoError(e.T, err)
