@@ -2,6 +2,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,4 +71,18 @@ func TestLaneInOrderOfSequenceReadsWhatWasSeenBeforeItsClaim(t *testing.T) {
 	w.horizon = 100
 	require.True(t, w.behind(l))
 	require.Equal(t, int64(90), w.cursor(l))
+}
+
+func TestAnswerAboutAnEarlierClaimOfOursIsNoConflict(t *testing.T) {
+	w, l := laneAt(t, OrderCommit, 100, 100)
+	old := l.part
+	w.held[1] = time.Time{}
+	w.stopPart(old, true)
+	w.parts[1] = &part{n: 1, epoch: old.epoch + 1, lanes: map[string]*lane{}}
+	w.fence(old)
+	require.Zero(t, w.held[1], "the next claim does not wait")
+	require.Equal(t, partActive, w.parts[1].state)
+	w.fence(w.parts[1])
+	require.NotZero(t, w.held[1])
+	require.Equal(t, partStopped, w.parts[1].state)
 }

@@ -75,7 +75,7 @@ func (o owner) Lost(n int) {
 
 // fence stops a partition whose epoch has moved on. If the lease still says that it is ours, it is claimed again after a pause.
 func (w *Worker) fence(p *part) {
-	if p.state == partStopped {
+	if p.state == partStopped || w.parts[p.n] != p { // or it was claimed anew meanwhile, by ourselves
 		return
 	}
 	w.stopPart(p, false)
