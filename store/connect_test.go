@@ -376,7 +376,7 @@ func work(t *testing.T, s *Store, d *database) {
 	horizon, err := s.Horizon(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, horizon)
-	require.NoError(t, s.SaveLaneStates(ctx, []LaneState{{Lane: lane, Member: "me", Reason: "r", Since: time.Now()}}))
+	require.NoError(t, s.SaveLaneStates(ctx, []LaneState{{Lane: lane, Member: "me", Epoch: epoch, Reason: "r", Since: time.Now()}}))
 	states, err := s.LaneStates(ctx)
 	require.NoError(t, err)
 	require.Len(t, states, 1)

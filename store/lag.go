@@ -33,17 +33,19 @@ const lag = `WITH RECURSIVE lanes(stream, partition) AS (
 const (
 	saveLaneStates = `INSERT INTO {schema}.outlane_lane_states AS s (stream, partition, member, reason, detail, since)
 		SELECT n.stream, n.partition, n.member, n.reason, n.detail, n.since
-		FROM unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::text[], $6::timestamptz[]) AS n(stream, partition, member, reason, detail, since)
-		CROSS JOIN LATERAL (SELECT FROM {schema}.outlane_partitions p WHERE p.partition = n.partition AND p.owner = n.member) p
+		FROM unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::bigint[])
+			AS n(stream, partition, member, reason, detail, since, epoch)
+		CROSS JOIN LATERAL (SELECT FROM {schema}.outlane_partitions p WHERE p.partition = n.partition AND p.owner = n.member AND p.epoch = n.epoch) p
 		WHERE n.reason <> ''
 		ON CONFLICT (stream, partition) DO UPDATE
 		SET member = excluded.member, reason = excluded.reason, detail = excluded.detail, since = excluded.since, saved_at = now()`
 
 	dropLaneStates = `DELETE FROM {schema}.outlane_lane_states s
-		USING unnest($1::text[], $2::int[], $3::text[]) AS n(stream, partition, member)
-		WHERE s.stream = n.stream AND s.partition = n.partition AND s.member = n.member`
+		USING unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) AS n(stream, partition, member, epoch)
+		WHERE s.stream = n.stream AND s.partition = n.partition AND s.member = n.member
+			AND EXISTS (SELECT FROM {schema}.outlane_partitions p WHERE p.partition = n.partition AND p.epoch = n.epoch)`
 
-	readLaneStates = `SELECT s.stream, s.partition, s.member, s.reason, s.detail, s.since
+	readLaneStates = `SELECT s.stream, s.partition, s.member, p.epoch, s.reason, s.detail, s.since
 		FROM {schema}.outlane_partitions p CROSS JOIN LATERAL (SELECT * FROM {schema}.outlane_lane_states s
 			WHERE s.partition = p.partition AND s.member = p.owner AND s.saved_at >= p.claimed_at) s
 		ORDER BY s.stream, s.partition`
@@ -82,22 +84,26 @@ func (s *Store) Lag(ctx context.Context, limit int) ([]LaneLag, error) {
 // maxAge is what the age of an event from some other century is cut to.
 const maxAge = 100 * 365 * 24 * time.Hour
 
-// SaveLaneStates writes down what lanes wait for. States of partitions that their member does not own are left out.
+// SaveLaneStates writes down what lanes wait for. What is said under another epoch than the partition has now is left out.
 func (s *Store) SaveLaneStates(ctx context.Context, states []LaneState) error {
 	latest := make(map[Lane]LaneState, len(states))
 	for _, l := range states {
-		latest[l.Lane] = l
+		if l.Epoch >= latest[l.Lane].Epoch {
+			latest[l.Lane] = l
+		}
 	}
 	var streams, members, reasons, details []string
 	var partitions []int
 	var since []time.Time
+	var epochs []int64
 	for lane, l := range latest {
 		streams, partitions, members = append(streams, lane.Stream), append(partitions, lane.Partition), append(members, l.Member)
 		reasons, details, since = append(reasons, clean(l.Reason)), append(details, clean(l.Detail)), append(since, l.Since)
+		epochs = append(epochs, l.Epoch)
 	}
 	return s.run(ctx, "save the lanes' states",
-		call{sql: dropLaneStates, args: []any{streams, partitions, members}},
-		call{sql: saveLaneStates, args: []any{streams, partitions, members, reasons, details, since}})
+		call{sql: dropLaneStates, args: []any{streams, partitions, members, epochs}},
+		call{sql: saveLaneStates, args: []any{streams, partitions, members, reasons, details, since, epochs}})
 }
 
 // LaneStates lists what lanes wait for, as their owners wrote it since they claimed them.
@@ -105,7 +111,7 @@ func (s *Store) LaneStates(ctx context.Context) ([]LaneState, error) {
 	var list []LaneState
 	err := s.run(ctx, "read the lanes' states", call{sql: readLaneStates, row: func(r pgx.Rows) error {
 		var l LaneState
-		if err := r.Scan(&l.Lane.Stream, &l.Lane.Partition, &l.Member, &l.Reason, &l.Detail, &l.Since); err != nil {
+		if err := r.Scan(&l.Lane.Stream, &l.Lane.Partition, &l.Member, &l.Epoch, &l.Reason, &l.Detail, &l.Since); err != nil {
 			return err
 		}
 		l.Since = l.Since.UTC()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -58,11 +59,11 @@ func TestLaneStatesAreTheirOwnersWord(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	s := d.open()
-	claimAll(t, s, "one", 1, 2)
-	claimAll(t, s, "two", 3)
+	epochs := claimAll(t, s, "one", 1, 2)
+	maps.Copy(epochs, claimAll(t, s, "two", 3))
 	since := time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC)
 	state := func(stream string, partition int, member, reason string) LaneState {
-		return LaneState{Lane: Lane{stream, partition}, Member: member, Reason: reason, Detail: "why \x00\xff", Since: since}
+		return LaneState{Lane: Lane{stream, partition}, Member: member, Epoch: epochs[partition], Reason: reason, Detail: "why \x00\xff", Since: since}
 	}
 	read := func() []LaneState {
 		list, err := s.LaneStates(ctx)
@@ -82,6 +83,15 @@ func TestLaneStatesAreTheirOwnersWord(t *testing.T) {
 	require.Equal(t, []LaneState{a1, a3}, read())
 	require.NoError(t, s.SaveLaneStates(ctx, []LaneState{state("A", 3, "one", "")}))
 	require.Equal(t, []LaneState{a1, a3}, read(), "nobody speaks for another")
+
+	claimAll(t, s, "one", 2)
+	require.NoError(t, s.SaveLaneStates(ctx, []LaneState{b2}))
+	require.Equal(t, []LaneState{a1, a3}, read(), "nor for what it was before its last claim")
+	b2.Epoch++
+	require.NoError(t, s.SaveLaneStates(ctx, []LaneState{b2}))
+	require.NoError(t, s.SaveLaneStates(ctx, []LaneState{state("B", 2, "one", "")}))
+	require.Equal(t, []LaneState{a1, a3, b2}, read(), "nor takes back what it says since")
+	require.NoError(t, s.SaveLaneStates(ctx, []LaneState{{Lane: b2.Lane, Member: "one", Epoch: b2.Epoch, Since: since}}))
 
 	claimAll(t, s, "two", 1)
 	require.Equal(t, []LaneState{a3}, read())

@@ -146,6 +146,7 @@ type LaneLag struct {
 type LaneState struct {
 	Lane   Lane
 	Member string
+	Epoch  int64  // under which the owner says so; nothing is written for another
 	Reason string // "": it flows
 	Detail string
 	Since  time.Time

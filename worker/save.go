@@ -118,7 +118,8 @@ func (w *Worker) saveStates(ctx context.Context) {
 			continue
 		}
 		l.state.reported = l.state.reason
-		states = append(states, store.LaneState{Lane: l.id, Member: w.member, Reason: l.state.reason, Detail: l.state.detail, Since: l.state.since})
+		states = append(states, store.LaneState{Lane: l.id, Member: w.member, Epoch: l.part.epoch, Reason: l.state.reason, Detail: l.state.detail,
+			Since: l.state.since})
 	}
 	w.mu.Unlock()
 	if len(states) == 0 {

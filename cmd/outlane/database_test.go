@@ -199,7 +199,7 @@ func TestStatus(t *testing.T) {
 	require.GreaterOrEqual(t, r.Lanes[0].OldestSeconds, 3600.0)
 
 	pgtest.Exec(t, o.url, "INSERT INTO outlane_members (id, duration) VALUES ('me', '1 hour'), ('gone', '0 s')")
-	stuck := store.LaneState{Lane: o.lane, Member: "me", Reason: "stream_missing", Detail: "no stream PAY", Since: time.Now().Add(-time.Minute)}
+	stuck := store.LaneState{Lane: o.lane, Member: "me", Epoch: o.claim.Epoch, Reason: "stream_missing", Detail: "no stream PAY", Since: time.Now().Add(-time.Minute)}
 	require.NoError(t, o.store.SaveLaneStates(context.Background(), []store.LaneState{stuck}))
 	r = look()
 	require.Empty(t, r.Partitions.Unowned)
