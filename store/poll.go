@@ -18,7 +18,11 @@ const pollSequence = `SELECT coalesce(pg_sequence_last_value('{literal}.outbox_e
 // pollSnapshot reads the snapshot and the next transaction id. A snapshot's xmax is one past the last transaction that has *ended*: those
 // with higher ids that are open are not listed in it, and have no name but their range up to the next id. That id is
 // known without taking one: age() is its distance, modulo 2^32, from the id it is given.
-const pollSnapshot = `SELECT p.snapshot::text, age(pg_snapshot_xmax(p.snapshot)::xid), pg_postmaster_start_time(),
+//
+// A server that recovers from the crash of one of its processes keeps its start time, but since version 15 sets its statistics back. Before 15
+// they would have to be waited for, and only lost connections tell.
+const pollSnapshot = `SELECT p.snapshot::text, age(pg_snapshot_xmax(p.snapshot)::xid),
+	greatest(pg_postmaster_start_time(), CASE WHEN current_setting('server_version_num')::int >= 150000 THEN pg_stat_get_bgwriter_stat_reset_time() END),
 	current_setting('transaction_read_only') = 'on', c.generation, c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq'), c.settling::text
 	FROM {schema}.outlane_config c CROSS JOIN LATERAL (SELECT pg_current_snapshot() AS snapshot OFFSET 0) p`
 

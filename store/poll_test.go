@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -228,9 +229,31 @@ func TestPollSendsItsStatementsInOrder(t *testing.T) {
 func TestPollKnowsTheServersStart(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	p := poll(t, d.open())
-	require.True(t, p.Started.Equal(one[time.Time](d, "SELECT pg_postmaster_start_time()")))
+	s := d.open()
+	p := poll(t, s)
+	require.False(t, p.Started.Before(one[time.Time](d, "SELECT pg_postmaster_start_time()")))
+	require.True(t, p.Started.Equal(poll(t, s).Started))
 	require.False(t, p.ReadOnly)
+}
+
+// The recovery may take back numbers that were seen, and a pool of connections may hide it.
+func TestPollKnowsOfARecovery(t *testing.T) {
+	t.Parallel()
+	d := quiet(t)
+	if one[int](d, "SELECT current_setting('server_version_num')::int") < 150000 {
+		t.Skip("before version 15 nothing but a lost connection tells of it")
+	}
+	before := poll(t, d.open())
+	victim := pgtest.Connect(t, d.url)
+	require.NoError(t, syscall.Kill(int(victim.PgConn().PID()), syscall.SIGKILL))
+	s := d.open()
+	var after Poll
+	require.Eventually(t, func() bool {
+		var err error
+		after, err = s.Poll(t.Context())
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	require.True(t, after.Started.After(before.Started))
 }
 
 func TestHorizonOnlyRises(t *testing.T) {

@@ -46,7 +46,7 @@ type Poll struct {
 	Xmax       uint64   // no transaction from it on had ended
 	InProgress []uint64 // ascending: every transaction with an id at that moment that had not ended, also those from Xmax on
 
-	Started  time.Time // when the server was started; another value means another server, or that sequence values may have been lost
+	Started  time.Time // when the server was started or, since 15, recovered from a crash; another value: another server, or sequence values may be lost
 	ReadOnly bool      // the server refuses writes
 
 	// Generation goes up by one with each SequenceReset, by whomever. When it changes, numbers, cursors and the horizon of before mean nothing.

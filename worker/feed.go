@@ -99,7 +99,7 @@ func (w *Worker) poll(ctx context.Context) (store.Poll, error) {
 func (w *Worker) moved(begin session, p store.Poll, failed bool) error {
 	switch {
 	case !p.Started.Equal(begin.started):
-		return fmt.Errorf("%w: the server was started at %s, not %s", errMoved, p.Started.Format(time.RFC3339), begin.started.Format(time.RFC3339))
+		return fmt.Errorf("%w: the server was started, or recovered from a crash, at %s, not %s", errMoved, p.Started.Format(time.RFC3339), begin.started.Format(time.RFC3339))
 	case p.Generation != begin.generation:
 		return fmt.Errorf("%w: its cursors were set back", errMoved)
 	case failed, w.listenerBroke(begin):
