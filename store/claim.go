@@ -14,7 +14,8 @@ const (
 	claimDurably = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`
 
 	claim = `UPDATE {schema}.outlane_partitions SET epoch = epoch + 1, owner = $1, claimed_at = now()
-		WHERE partition IN (SELECT p.partition FROM {schema}.outlane_partitions p WHERE p.partition = ANY ($2::int[]) ORDER BY p.partition FOR UPDATE)
+		WHERE partition IN (SELECT p.partition FROM {schema}.outlane_partitions p WHERE p.partition = ANY ($2::int[]) ORDER BY p.partition
+			FOR UPDATE SKIP LOCKED)
 		RETURNING partition, epoch`
 
 	claimedLanes = `SELECT l.stream, l.partition, CASE WHEN c.sequence_file = pg_relation_filenode('{literal}.outbox_events_seq') THEN l.cursor ELSE 0 END,
@@ -50,7 +51,8 @@ const (
 )
 
 // Claim makes owner the owner of partitions: their epochs go up by one, in one transaction, whoever had them before. From then on the epochs
-// of before are refused. It returns what the owner starts from, by partition. Partitions that do not exist are left out.
+// of before are refused. It returns what the owner starts from, by partition. Partitions that do not exist are left out, and those whose row
+// somebody else has locked, be it for a moment: one lock must not hold up the others.
 func (s *Store) Claim(ctx context.Context, owner string, partitions []int) ([]Claim, error) {
 	claims := make(map[int]*Claim, len(partitions))
 	err := s.run(ctx, "claim partitions",

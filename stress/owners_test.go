@@ -1,8 +1,10 @@
 package stress_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -187,4 +189,30 @@ func TestWorkersThatKeepDying(t *testing.T) {
 			s.verdict()
 		})
 	}
+}
+
+// TestALockOnOnePartitionHoldsUpItsTakeoverAlone has a person keep a partition's row locked, as an open transaction does that decides about a dead letter.
+func TestALockOnOnePartitionHoldsUpItsTakeoverAlone(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "fast", partitions)
+	victim := s.worker("victim")
+	victim.Alone()
+	s.backlog(aFew)
+	s.Drained()
+	tx, err := s.DB.Begin(t.Context())
+	require.NoError(t, err)
+	release := sync.OnceFunc(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	t.Cleanup(release)
+	_, err = tx.Exec(t.Context(), "SELECT FROM outlane_partitions WHERE partition = 0 FOR UPDATE")
+	require.NoError(t, err)
+	victim.Kill()
+	other := s.worker("other")
+	s.backlog(aFew)
+	s.Eventually(0, "SELECT count(*) FROM outbox_events WHERE NOT processed AND partition > 0")
+	require.Positive(t, s.Count("SELECT count(*) FROM outbox_events WHERE NOT processed"))
+	other.Says("somebody has its row in outlane_partitions locked")
+	release()
+	other.Alone()
+	s.finish()
+	s.verdict()
 }

@@ -13,6 +13,12 @@ import (
 // keeps two that both believe so from raising epochs against each other.
 const contestPause = time.Second
 
+// A partition whose row somebody has locked is tried again after lockedPause, and spoken of after lockedTries.
+const (
+	lockedPause = 50 * time.Millisecond
+	lockedTries = 20
+)
+
 // owner is the side of the worker that the lease manager talks to.
 type owner struct{ w *Worker }
 
@@ -82,13 +88,18 @@ func (w *Worker) fence(p *part) {
 	w.cfg.Metrics.epochConflicts.Inc()
 	w.log.Warn("partition stopped: its epoch has moved on", "partition", p.n, "epoch", p.epoch)
 	if _, ok := w.held[p.n]; ok {
-		w.held[p.n] = time.Now().Add(contestPause)
-		time.AfterFunc(contestPause, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.changed.Broadcast()
-		})
+		w.claimAfter(p.n, contestPause)
 	}
+}
+
+// claimAfter keeps partition n from being claimed for d.
+func (w *Worker) claimAfter(n int, d time.Duration) {
+	w.held[n] = time.Now().Add(d)
+	time.AfterFunc(d, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changed.Broadcast()
+	})
 }
 
 // forget removes p, unless it was replaced.
@@ -157,6 +168,7 @@ func (w *Worker) claim(ctx context.Context, partitions []int) error {
 		return err
 	}
 	crash.At(crash.Claimed)
+	w.claimLater(partitions, claims)
 	parts := w.activate(claims, began)
 	// The streams are read after the feed has begun to hand over these partitions' rows: a stream is in the one or in the other.
 	streams, err := w.cfg.Database.Streams(ctx)
@@ -177,8 +189,33 @@ func (w *Worker) claim(ctx context.Context, partitions []int) error {
 			w.kick(l)
 		}
 	}
-	w.log.Info("partitions claimed", "count", len(parts), "partitions", ranges(partitions), "took", time.Since(began).Round(time.Millisecond).String())
+	if len(parts) > 0 {
+		numbers := make([]int, len(parts))
+		for i, p := range parts {
+			numbers[i] = p.n
+		}
+		w.log.Info("partitions claimed", "count", len(parts), "partitions", ranges(numbers), "took", time.Since(began).Round(time.Millisecond).String())
+	}
 	return nil
+}
+
+// claimLater has partitions claimed again that were left out of claims.
+func (w *Worker) claimLater(partitions []int, claims []store.Claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range claims {
+		delete(w.locked, c.Partition)
+	}
+	for _, n := range partitions {
+		_, held := w.held[n]
+		if !held || slices.ContainsFunc(claims, func(c store.Claim) bool { return c.Partition == n }) {
+			continue
+		}
+		w.claimAfter(n, lockedPause)
+		if w.locked[n]++; w.locked[n] == lockedTries {
+			w.log.Warn("partition cannot be claimed: somebody has its row in outlane_partitions locked", "partition", n)
+		}
+	}
 }
 
 func (w *Worker) activate(claims []store.Claim, began time.Time) []*part {

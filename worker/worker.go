@@ -29,6 +29,7 @@ type Worker struct {
 	fetchWake    *sync.Cond
 	markWake     *sync.Cond
 	held         map[int]time.Time // by our leases; not to be claimed before the time given
+	locked       map[int]int       // how often a held partition's row was found locked
 	parts        map[int]*part
 	active       []int
 	streams      map[string]*stream
@@ -64,6 +65,7 @@ func New(cfg Config) (*Worker, error) {
 		routes:       newRouteTable(cfg.Routes, cfg.MaxAttempts),
 		wake:         make(chan struct{}, 1),
 		held:         make(map[int]time.Time),
+		locked:       make(map[int]int),
 		parts:        make(map[int]*part),
 		streams:      make(map[string]*stream),
 		tracker:      &tracker{},
