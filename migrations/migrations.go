@@ -165,9 +165,15 @@ func setUp(ctx context.Context, db *sql.DB, opts Options) error {
 		return fmt.Errorf("store the settings: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, `INSERT INTO outlane_config (partitions, partition_key_field, sequence_file)
-		VALUES ($1, $2, pg_relation_filenode('outbox_events_seq')) ON CONFLICT DO NOTHING`, opts.Partitions, opts.KeyField); err != nil {
+	result, err := tx.ExecContext(ctx, `INSERT INTO outlane_config (partitions, partition_key_field, sequence_file)
+		VALUES ($1, $2, pg_relation_filenode('outbox_events_seq')) ON CONFLICT DO NOTHING`, opts.Partitions, opts.KeyField)
+	if err != nil {
 		return fmt.Errorf("store the settings: %w", err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		if _, err := tx.ExecContext(ctx, "SELECT outlane_make_trigger()"); err != nil {
+			return fmt.Errorf("write the insert trigger: %w", err)
+		}
 	}
 	for _, table := range []string{"outlane_partitions", "outlane_leases"} {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO `+table+` (partition)

@@ -282,3 +282,44 @@ func TestProducerCannotPutItsTablesBeforeOurs(t *testing.T) {
 	require.Equal(t, partition.Of("t_1", 4), one[int](t, admin, "SELECT partition FROM outbox_events"))
 	require.EqualValues(t, 1, one[int64](t, admin, "SELECT seq FROM outbox_events"))
 }
+
+// Nor what it puts before pg_catalog: every function and operator that the trigger could mean, under its name in a schema of the producer's.
+func TestProducerCannotPutItsFunctionsBeforePostgres(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Migrated(t, 4)
+	name, address := pgtest.Role(t, url)
+	require.NoError(t, migrations.Grants(ctx, url, "public", name, ""))
+	admin := inSchema(t, url, "public")
+	_, err := admin.Exec(ctx, "CREATE SCHEMA own AUTHORIZATION "+name)
+	require.NoError(t, err)
+	conn := pgtest.Connect(t, address)
+	_, err = conn.Exec(ctx, `DO $do$ DECLARE f record; BEGIN
+		FOR f IN SELECT p.proname, pg_get_function_result(p.oid) AS result, pg_get_function_arguments(p.oid) AS args FROM pg_proc p
+			WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND p.provariadic = 0 AND pg_get_function_result(p.oid) !~ 'internal|TABLE'
+			AND pg_get_function_arguments(p.oid) !~ 'internal|"any"|cstring|any|OUT'
+			AND EXISTS (SELECT FROM pg_proc o WHERE o.proname ~ '^outlane_(before_insert|complete)$' AND o.prosrc ~ ('\m' || p.proname || '\M'))
+		LOOP
+			EXECUTE format($f$CREATE FUNCTION own.%I(%s) RETURNS %s LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked by %s''; END'$f$, f.proname, f.args, f.result, f.proname);
+		END LOOP;
+		FOR f IN SELECT DISTINCT o.oprname, format_type(o.oprleft, NULL) AS l, format_type(o.oprright, NULL) AS r, format_type(o.oprresult, NULL) AS result FROM pg_operator o
+			WHERE o.oprname IN ('=', '<>', '||', '%', '->>', '~') AND o.oprleft IN ('int'::regtype, 'bigint'::regtype, 'text'::regtype, 'jsonb'::regtype, 'bool'::regtype)
+			AND o.oprright IN ('int'::regtype, 'bigint'::regtype, 'text'::regtype)
+		LOOP
+			EXECUTE format($f$CREATE FUNCTION own.%I(%s, %s) RETURNS %s LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked by an operator''; END'$f$,
+				'op' || f.oprname, f.l, f.r, f.result);
+			EXECUTE format('CREATE OPERATOR own.%s (FUNCTION = own.%I, LEFTARG = %s, RIGHTARG = %s)', f.oprname, 'op' || f.oprname, f.l, f.r);
+		END LOOP;
+		END $do$`)
+	require.NoError(t, err)
+	require.Greater(t, one[int](t, admin, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'own'::regnamespace"), 10)
+	_, err = conn.Exec(ctx, "SET search_path = own, pg_catalog, public")
+	require.NoError(t, err)
+	for _, statement := range []string{
+		`INSERT INTO public.outbox_events (id, stream, topic, payload) VALUES ('a', 'S', 't', '{"team_id": "t_1"}')`,
+		`INSERT INTO public.outbox_events (id, topic, payload, attempts) VALUES ('b', 't', '{"team_id": "t_1"}', 3)`,
+	} {
+		_, err := conn.Exec(ctx, statement)
+		require.NoError(t, err, statement)
+	}
+	require.Equal(t, partition.Of("t_1", 4), one[int](t, admin, "SELECT min(partition) FROM outbox_events"))
+}

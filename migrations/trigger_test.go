@@ -101,10 +101,10 @@ func TestRowsSayWhatTheirTransactionSaw(t *testing.T) {
 
 func TestInsertWithoutSetupSaysWhatToRun(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Migrated(t, 4)
+	url := pgtest.Database(t)
 	conn := inSchema(t, url, "public")
-	_, err := conn.Exec(ctx, "DELETE FROM outlane_config")
-	require.NoError(t, err)
+	_, err := migrations.Up(ctx, url, "public", migrations.Options{KeyField: "no text\x00"})
+	require.ErrorContains(t, err, "store the settings")
 	_, err = conn.Exec(ctx, "INSERT INTO outbox_events (stream, topic) VALUES ('S', 't')")
 	require.ErrorContains(t, err, "not set up")
 }
