@@ -26,7 +26,7 @@ demo:
 test:
 	@./scripts/setup.sh test
 	@./internal/docsnippets/install.sh
-	@$(MAKE) --no-print-directory lint unit
+	@$(MAKE) --no-print-directory lint unit stress
 
 lint:
 	go vet ./...
@@ -36,9 +36,8 @@ lint:
 unit:
 	go test -race -timeout 20m $$(go list ./... | grep -v /stress)
 
-# stress runs whole pools of processes through crashes, pauses and chaos.
+# stress runs whole pools of processes through crashes, pauses and chaos. They get the machine for themselves.
 stress:
-	@./scripts/setup.sh test
 	go test -race -timeout 30m ./stress
 
 bench: build
