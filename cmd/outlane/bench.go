@@ -1,37 +1,58 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/outlane/outlane/internal/bench"
 )
 
+const formatMarkdown format = "markdown"
+
 func (a *app) bench() *cobra.Command {
-	opts := bench.Defaults()
+	var opts bench.Options
+	var smoke, full bool
+	var out, write string
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure on this machine how fast a pool drains a backlog, beside plain pollers",
-		Long: "Start a private Postgres, a NATS server and workers, and measure how fast they drain a backlog. Then the same events are drained by the usual\n" +
-			"pollers, which take rows by FOR UPDATE SKIP LOCKED and publish them one by one. What comes out of the order of its key is counted on both sides.",
-		Example: example("outlane bench", "outlane bench --events 200000 --workers 3 -o json"),
+		Short: "Measure on this machine what a pool of workers does, each figure beside something to compare it with",
+		Long: "Start a private Postgres, NATS servers and workers, each a process of its own, and measure: drains of a backlog beside the least that they can cost and\n" +
+			"beside plain pollers, latency, the cost of inserts, of a large table, of idling, and more. Runs of both sides of a ratio alternate, and the median counts.\n" +
+			"Nothing else should run on the machine meanwhile. It takes a quarter of an hour; sections can be chosen by their letters. Linux only.",
+		Example: example("outlane bench", "outlane bench --only a,e -o json --out figures.json", "outlane bench --write docs/performance.md"),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&opts.Events, "events", opts.Events, "events in the backlog")
-	flags.IntVar(&opts.Workers, "workers", opts.Workers, "worker processes")
-	flags.IntSliceVar(&opts.Pollers, "pollers", opts.Pollers, "numbers of pollers to compare with")
-	format := output(cmd, formatJSON)
+	flags.StringSliceVar(&opts.Only, "only", nil, "letters of the sections to run, such as a,e")
+	flags.BoolVar(&smoke, "smoke", false, "run every section with next to nothing, to see that it works; the figures mean nothing")
+	flags.BoolVar(&full, "full", false, "measure more, for an hour or so (also by BENCH_FULL=1)")
+	flags.StringVar(&opts.Profile, "profile", "", "a folder for CPU profiles of the processes")
+	flags.StringVar(&out, "out", "", "a file to print to")
+	flags.StringVar(&write, "write", "", "a Markdown file that takes the tables between its lines <!-- bench --> and <!-- /bench -->")
+	format := output(cmd, formatJSON, formatMarkdown)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		for name, n := range map[string]int{"events": opts.Events, "workers": opts.Workers} {
-			if n < 1 {
-				return usagef("--%s is %d; want at least 1", name, n)
+		for _, letter := range opts.Only {
+			if !slices.Contains(bench.Sections(), letter) {
+				return usagef("--only has %q; the sections are %s", letter, strings.Join(bench.Sections(), ","))
 			}
 		}
-		for _, n := range opts.Pollers {
-			if n < 1 {
-				return usagef("--pollers has %d; want at least 1", n)
+		full = full || slices.Contains(a.environ, "BENCH_FULL=1")
+		switch {
+		case smoke:
+			opts.Size = bench.Smoke
+		case full:
+			opts.Size = bench.Full
+		default:
+			opts.Size = bench.Normal
+		}
+		if write != "" {
+			if err := rewrite(write, nil); err != nil {
+				return usageError{err}
 			}
 		}
 		program, err := os.Executable()
@@ -40,18 +61,73 @@ func (a *app) bench() *cobra.Command {
 		}
 		opts.Program = program
 		opts.Progress = func(text string) { _ = say(a.err, "%s", text) } // nobody needs it
-		results, err := bench.Run(cmd.Context(), opts)
+		report, failed := bench.Run(cmd.Context(), opts)
+		if failed != nil {
+			failed = fmt.Errorf("bench: %w", failed)
+		}
+		var text bytes.Buffer
+		if err := errors.Join(failed, printReport(&text, report, *format)); len(report.Sections) == 0 || text.Len() == 0 {
+			return err
+		}
+		if out != "" {
+			err = os.WriteFile(out, text.Bytes(), 0o644)
+		} else {
+			_, err = text.WriteTo(a.out)
+		}
 		if err != nil {
-			return fmt.Errorf("bench: %w", err)
+			return errors.Join(failed, fmt.Errorf("print: %w", err))
 		}
-		if *format == formatJSON {
-			return printJSON(a.out, map[string]any{"results": results})
+		if write != "" && failed == nil {
+			return rewrite(write, &report)
 		}
-		rows := [][]string{{"", "EVENTS/S", "EVENTS", "STORED", "OUT OF ORDER"}}
-		for _, r := range results {
-			rows = append(rows, []string{r.Name, count(int64(r.Rate)), count(int64(r.Events)), count(int64(r.Stored)), count(int64(r.OutOfOrder))})
-		}
-		return table(a.out, rows)
+		return failed
 	}
 	return cmd
+}
+
+func printReport(w *bytes.Buffer, report bench.Report, as format) error {
+	switch as {
+	case formatJSON:
+		return printJSON(w, report)
+	case formatMarkdown:
+		return report.Markdown(w)
+	}
+	for _, s := range report.Sections {
+		if err := say(w, "\n%s. %s", s.Letter, s.Title); err != nil {
+			return err
+		}
+		cells := s.Cells()
+		for i, title := range cells[0] {
+			cells[0][i] = strings.ToUpper(title)
+		}
+		if err := table(w, cells); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewrite puts the report between the marks in a Markdown file. Without a report, it only sees whether it could.
+func rewrite(file string, report *bench.Report) error {
+	const begin, end = "<!-- bench -->\n", "<!-- /bench -->\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--write: %w", err)
+	}
+	before, rest, ok := bytes.Cut(text, []byte(begin))
+	_, after, closed := bytes.Cut(rest, []byte(end))
+	if !ok || !closed {
+		return fmt.Errorf("--write: %s has no line <!-- bench --> with a line <!-- /bench --> after it", file)
+	}
+	if report == nil {
+		return nil
+	}
+	var middle bytes.Buffer
+	if err := report.Markdown(&middle); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, slices.Concat(before, []byte(begin), []byte("\n"), middle.Bytes(), []byte("\n"), []byte(end), after), 0o644); err != nil {
+		return fmt.Errorf("--write: %w", err)
+	}
+	return nil
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,27 +11,32 @@ import (
 	"github.com/outlane/outlane/internal/bench"
 )
 
+// TestBench runs a section with next to nothing. `make smoke` does so with all of them.
 func TestBench(t *testing.T) {
 	t.Parallel()
-	r := outlane(t, nil, "bench", "--events", "3000", "--workers", "1", "--pollers", "4", "-o", "json")
+	doc := filepath.Join(t.TempDir(), "doc.md")
+	require.NoError(t, os.WriteFile(doc, []byte("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n"), 0o600))
+	r := outlane(t, nil, "bench", "--smoke", "--only", "a", "-o", "json", "--write", doc)
 	require.Zero(t, r.code, r.err)
-	var report struct{ Results []bench.Result }
+	var report bench.Report
 	require.NoError(t, json.Unmarshal([]byte(r.out), &report))
-	require.Len(t, report.Results, 2)
-	for i, name := range []string{"outlane, 1 worker", "SKIP LOCKED, 4 pollers"} {
-		side := report.Results[i]
-		require.Equal(t, name, side.Name)
-		require.Equal(t, 3000, side.Stored)
-		require.Positive(t, side.Rate)
+	require.Len(t, report.Sections, 1)
+	require.NotEmpty(t, report.Sections[0].Rows)
+	for _, row := range report.Sections[0].Rows {
+		require.Positive(t, row.Value, row.Name)
+		require.NotContains(t, row.Note, "missing")
 	}
-	require.Zero(t, report.Results[0].OutOfOrder)
+	text, err := os.ReadFile(doc)
+	require.NoError(t, err)
+	require.Regexp(t, `(?s)^before\n<!-- bench -->\n.*\| 1 stream: outlane, 1 worker \|.*<!-- /bench -->\nafter\n$`, string(text))
+	require.NotContains(t, string(text), "old")
 }
 
 func TestDemoAndBenchRefuseWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"demo", "--events", "100"}, {"demo", "--teams", "1"}, {"demo", "--rate", "0"},
-		{"bench", "--events", "0"}, {"bench", "--workers", "0"}, {"bench", "--pollers", "0"},
+		{"bench", "--only", "a,z"}, {"bench", "--write", "/nowhere/to/be/found.md"},
 	} {
 		r := outlane(t, nil, args...)
 		require.Equal(t, 2, r.code, args)

@@ -10,16 +10,28 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/outlane/outlane/internal/bench"
 )
 
 func main() {
+	bench.ServeChild()
+	stopProfile, err := bench.StartProfile()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitFailed)
+	}
 	ctx, stop := stopOnSignal(context.Background())
 	code := run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	stop()
+	if err := stopProfile(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	os.Exit(code)
 }
 

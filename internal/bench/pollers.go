@@ -2,74 +2,87 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/outlane/outlane/internal/sandbox"
 )
 
-const batch = 250
+// Pollers drain a plain table as most teams write it: take the oldest rows that are not processed, publish them one after another, each when the
+// one before is acknowledged, and mark each, all in one transaction. With SKIP LOCKED there may be several, and then there is no order.
+type pollersOrder struct {
+	Database, NATS string
+	Pollers        int
+	SkipLocked     bool
+	MarkAtOnce     bool // all rows of the transaction are marked by one statement
+}
 
-// runPollers has the usual pollers drain a plain table: each takes rows that nobody has locked, publishes them one by one, and marks them.
-func runPollers(ctx context.Context, box *sandbox.Sandbox, opts Options, n int) (Result, error) {
-	name := fmt.Sprintf("plain_%d", n)
-	for _, sql := range []string{
-		"CREATE TABLE " + name + " (id bigint PRIMARY KEY, topic text NOT NULL, payload jsonb NOT NULL, processed boolean NOT NULL DEFAULT false)",
-		"CREATE INDEX ON " + name + " (id) WHERE NOT processed",
-		fmt.Sprintf(`INSERT INTO %s (id, topic, payload) SELECT n, '%s.event', jsonb_build_object('team_id', 'team_' || n %% %d, 'n', n, 'text', repeat('x', %d))
-			FROM generate_series(1, %d) n`, name, name, opts.Keys, opts.Payload, opts.Events),
-		"VACUUM ANALYZE " + name,
-	} {
-		if _, err := box.DB.Exec(ctx, sql); err != nil {
-			return Result{}, fmt.Errorf("make the backlog: %w", err)
-		}
+// pollBatch is how many rows a poller takes at once, as the workers.
+const pollBatch = 250
+
+type pollers struct {
+	order pollersOrder
+	db    *pgxpool.Pool
+	conn  *nats.Conn
+	js    jetstream.JetStream
+}
+
+func (p *pollers) prepare(ctx context.Context) error {
+	cfg, err := pgxpool.ParseConfig(p.order.Database)
+	if err != nil {
+		return err
 	}
-	if _, err := box.JetStream.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}}); err != nil {
-		return Result{}, fmt.Errorf("create stream %s: %w", name, err)
+	cfg.MaxConns, cfg.MinConns = int32(p.order.Pollers), int32(p.order.Pollers)
+	if p.db, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return err
 	}
-	group, inner := errgroup.WithContext(ctx)
-	for range n {
+	p.conn, p.js, err = dial(p.order.NATS)
+	return err
+}
+
+func (p *pollers) end() {
+	if p.conn != nil {
+		p.conn.Close()
+	}
+	if p.db != nil {
+		p.db.Close()
+	}
+}
+
+func (p *pollers) work(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for range p.order.Pollers {
 		group.Go(func() error {
 			for {
-				if more, err := pollOnce(inner, box, name); err != nil || !more {
+				if more, err := p.once(ctx); err != nil || !more {
 					return err
 				}
 			}
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return Result{}, err
-	}
-	r, err := measure(ctx, box, name, opts)
-	r.Name = "SKIP LOCKED, " + number(n, "poller")
-	return r, err
+	return group.Wait()
 }
 
-// number writes a count with its noun.
-func number(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-type row struct {
+type plainRow struct {
 	ID      int64
 	Topic   string
 	Payload []byte
 }
 
-func pollOnce(ctx context.Context, box *sandbox.Sandbox, table string) (more bool, err error) {
-	err = pgx.BeginFunc(ctx, box.DB, func(tx pgx.Tx) error {
-		found, err := tx.Query(ctx, "SELECT id, topic, payload FROM "+table+" WHERE NOT processed ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED", batch)
+func (p *pollers) once(ctx context.Context) (more bool, err error) {
+	take := "SELECT id, topic, payload FROM plain_events WHERE NOT processed ORDER BY id LIMIT $1 FOR UPDATE"
+	if p.order.SkipLocked {
+		take += " SKIP LOCKED"
+	}
+	err = pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
+		found, err := tx.Query(ctx, take, pollBatch)
 		if err != nil {
 			return fmt.Errorf("take rows: %w", err)
 		}
-		rows, err := pgx.CollectRows(found, pgx.RowToStructByPos[row])
+		rows, err := pgx.CollectRows(found, pgx.RowToStructByPos[plainRow])
 		if err != nil {
 			return fmt.Errorf("take rows: %w", err)
 		}
@@ -77,11 +90,20 @@ func pollOnce(ctx context.Context, box *sandbox.Sandbox, table string) (more boo
 		ids := make([]int64, len(rows))
 		for i, r := range rows {
 			ids[i] = r.ID
-			if _, err := box.JetStream.Publish(ctx, r.Topic, r.Payload, jetstream.WithMsgID(fmt.Sprint(table, r.ID))); err != nil {
+			if _, err := p.js.Publish(ctx, r.Topic, r.Payload, jetstream.WithMsgID(fmt.Sprint(r.ID))); err != nil {
 				return fmt.Errorf("publish: %w", err)
 			}
+			if p.order.MarkAtOnce {
+				continue
+			}
+			if _, err := tx.Exec(ctx, "UPDATE plain_events SET processed = true WHERE id = $1", r.ID); err != nil {
+				return fmt.Errorf("mark a row: %w", err)
+			}
 		}
-		if _, err := tx.Exec(ctx, "UPDATE "+table+" SET processed = true WHERE id = ANY ($1)", ids); err != nil {
+		if !p.order.MarkAtOnce {
+			return nil
+		}
+		if _, err := tx.Exec(ctx, "UPDATE plain_events SET processed = true WHERE id = ANY ($1)", ids); err != nil {
 			return fmt.Errorf("mark rows: %w", err)
 		}
 		return nil
@@ -89,14 +111,8 @@ func pollOnce(ctx context.Context, box *sandbox.Sandbox, table string) (more boo
 	return more, err
 }
 
-// parse reads the key and the number of an event.
-func parse(payload []byte) (team string, n int, err error) {
-	var p struct {
-		Team string `json:"team_id"`
-		N    int    `json:"n"`
-	}
-	if err := json.Unmarshal(payload, &p); err != nil {
-		return "", 0, fmt.Errorf("read a payload: %w", err)
-	}
-	return p.Team, p.N, nil
+// plainTable makes the pollers' table.
+var plainTable = []string{
+	"CREATE TABLE plain_events (id bigint PRIMARY KEY, topic text NOT NULL, payload jsonb NOT NULL, processed boolean NOT NULL DEFAULT false)",
+	"CREATE INDEX ON plain_events (id) WHERE NOT processed",
 }
