@@ -1,0 +1,291 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// gather is how long changes are gathered, from the last time that some were shown, so that many at once are shown together.
+	gather = 10 * time.Millisecond
+
+	// blindAfter is how long the watch may take to show what this member has written. After that it is begun anew.
+	blindAfter = 10 * time.Second
+
+	// shortestProof and longestProof bound for how long an answer proves that the API server stores what it is given.
+	shortestProof, longestProof = 100 * time.Millisecond, 5 * time.Second
+
+	// shortestWatch is how long a watch lasts at least that ends by itself.
+	shortestWatch = time.Second
+)
+
+// errBlind is why a watch is given up that is open and shows nothing.
+var errBlind = errors.New("the watch does not show what was written")
+
+// kubernetesView is the pool as a list and a watch have shown it.
+type kubernetesView struct {
+	names   kubernetesNames
+	version string // to watch from
+	members map[string]Member
+	leases  map[int]Lease
+
+	newMembers, newLeases bool // there is something to show
+}
+
+// Watch implements Backend. It ends when the API server can be neither watched nor listed; a watch that merely ends, or is too old, is
+// routine.
+func (k *Kubernetes) Watch(ctx context.Context, every time.Duration, see func(Update)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	prober := &prober{k: k, found: make(chan time.Time, 1), end: make(chan struct{})}
+	defer func() {
+		cancel()
+		<-prober.end
+	}()
+	view := &kubernetesView{names: k.names}
+	if err := k.read(ctx, view); err != nil {
+		close(prober.end)
+		return err
+	}
+	prober.wanted.Store(int64(view.proof() / 2))
+	go prober.run(ctx)
+
+	show := &shower{view: view, see: see, every: every, prober: prober}
+	show.proven(time.Now())
+	show.show()
+	for {
+		err := k.follow(ctx, view, show)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			err = k.read(ctx, view)
+			show.show()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// read lists everything.
+func (k *Kubernetes) read(ctx context.Context, view *kubernetesView) error {
+	listing, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	began := time.Now()
+	all, err := k.client.list(listing, k.names.selector())
+	if err != nil {
+		return k.failed(listing, fmt.Errorf("list leases: %w", err))
+	}
+	k.mu.Lock()
+	if k.awaited.since.Before(began) {
+		k.awaited = awaited{} // it was in the list, or something later was
+	}
+	k.mu.Unlock()
+	view.reset(all)
+	return nil
+}
+
+// follow watches until the watch ends, which is no error.
+func (k *Kubernetes) follow(ctx context.Context, view *kubernetesView, show *shower) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The request's header has a time limit, its body has none.
+	limit := time.AfterFunc(readTimeout, k.client.reconnect)
+	began := time.Now()
+	w, err := k.client.watch(ctx, k.names.selector(), view.version)
+	limit.Stop()
+	if err != nil {
+		return fmt.Errorf("watch leases: %w", err)
+	}
+	defer w.Stop()
+	tick := time.NewTicker(show.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case at := <-show.prober.found:
+			show.proven(at)
+		case <-tick.C:
+			if k.blind() {
+				k.client.reconnect()
+				return errBlind
+			}
+			show.confirm()
+		case <-show.later():
+			show.show()
+		case e, open := <-w.ResultChan():
+			if !open && time.Since(began) < shortestWatch {
+				return errors.New("watch leases: the watch ends at once")
+			}
+			if !open {
+				return nil
+			}
+			if err := k.take(e, view, show); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take takes in an event.
+func (k *Kubernetes) take(e watch.Event, view *kubernetesView, show *shower) error {
+	if e.Type == watch.Error {
+		return fmt.Errorf("watch leases: %w", apierrors.FromObject(e.Object))
+	}
+	l, ok := e.Object.(*coordination.Lease)
+	if !ok {
+		return fmt.Errorf("watch leases: got a %T", e.Object)
+	}
+	view.version = l.ResourceVersion
+	if e.Type == watch.Bookmark {
+		return nil
+	}
+	show.proven(time.Now())
+	k.mu.Lock()
+	if k.awaited.name == l.Name && k.awaited.version == l.ResourceVersion {
+		k.awaited = awaited{}
+	}
+	k.mu.Unlock()
+	view.change(l, e.Type == watch.Deleted)
+	show.soon()
+	return nil
+}
+
+// blind says whether the watch has failed to show what this member wrote.
+func (k *Kubernetes) blind() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.awaited.name != "" && time.Since(k.awaited.since) > blindAfter
+}
+
+func (v *kubernetesView) reset(all *coordination.LeaseList) {
+	v.version = all.ResourceVersion
+	v.members, v.leases = map[string]Member{}, map[int]Lease{}
+	v.newMembers, v.newLeases = true, true
+	for i := range all.Items {
+		v.change(&all.Items[i], false)
+	}
+}
+
+// change takes in one record. Those that are neither a member's nor a partition's are passed over.
+func (v *kubernetesView) change(l *coordination.Lease, gone bool) {
+	gone = gone || l.DeletionTimestamp != nil // what only waits for a finalizer
+	if p, ok := v.names.partitionOf(l.Name); ok {
+		v.newLeases = true
+		if gone {
+			delete(v.leases, p)
+		} else {
+			v.leases[p] = leaseOf(p, l)
+		}
+	} else if v.names.isMember(l.Name) {
+		v.newMembers = true
+		if gone {
+			delete(v.members, l.Name)
+		} else {
+			v.members[l.Name] = memberOf(l)
+		}
+	}
+}
+
+// update is what there is to show.
+func (v *kubernetesView) update() Update {
+	var u Update
+	if v.newMembers {
+		// Somebody may have copied a record: the first by name is the member's.
+		first := make(map[string]string, len(v.members))
+		for name, m := range v.members {
+			if other, twice := first[m.ID]; !twice || name < other {
+				first[m.ID] = name
+			}
+		}
+		u.Members = make([]Member, 0, len(first))
+		for _, name := range first {
+			u.Members = append(u.Members, v.members[name])
+		}
+	}
+	if v.newLeases {
+		u.Leases = make([]Lease, 0, len(v.leases))
+		for _, l := range v.leases {
+			u.Leases = append(u.Leases, l)
+		}
+	}
+	v.newMembers, v.newLeases = false, false
+	return u
+}
+
+// proof is for how long an answer proves that other members, too, could have renewed: a quarter of the shortest of their durations, so that
+// nobody is declared dead for the time in which the API server took no writes.
+func (v *kubernetesView) proof() time.Duration {
+	shortest := 4 * longestProof
+	for _, m := range v.members {
+		if m.Duration > 0 {
+			shortest = min(shortest, m.Duration)
+		}
+	}
+	return min(max(shortest/4, shortestProof), longestProof)
+}
+
+// shower shows the view: changes soon, and that it is current as long as that is proven.
+type shower struct {
+	view   *kubernetesView
+	see    func(Update)
+	every  time.Duration
+	prober *prober
+
+	shown  time.Time   // when see was called last
+	proof  time.Time   // when the API server was last known to work
+	gather *time.Timer // nil if there is nothing to show
+}
+
+func (s *shower) proven(at time.Time) {
+	if at.After(s.proof) {
+		s.proof = at
+		s.prober.last.Store(int64(at.Sub(s.prober.k.began)))
+	}
+}
+
+func (s *shower) soon() {
+	if s.gather == nil {
+		s.gather = time.NewTimer(max(gather-time.Since(s.shown), 0))
+	}
+}
+
+func (s *shower) later() <-chan time.Time {
+	if s.gather == nil {
+		return nil
+	}
+	return s.gather.C
+}
+
+func (s *shower) show() {
+	s.gather = nil
+	u := s.view.update()
+	if u.Members != nil {
+		s.prober.wanted.Store(int64(s.view.proof() / 2))
+	}
+	s.shown = time.Now()
+	s.see(u)
+}
+
+// confirm shows that nothing has changed, if there is proof.
+func (s *shower) confirm() {
+	if at := s.prober.k.lastWrite(); at.After(s.proof) {
+		s.proven(at)
+	}
+	if time.Since(s.proof) <= s.view.proof() && time.Since(s.shown) >= s.every/2 {
+		s.shown = time.Now()
+		s.see(Update{})
+	}
+}
+
+// lastWrite is when a write of ours was last answered.
+func (k *Kubernetes) lastWrite() time.Time {
+	return k.began.Add(time.Duration(k.answered.Load()))
+}
