@@ -25,12 +25,21 @@ var workerGrants = []string{
 	"SELECT, UPDATE ON {schema}.outlane_partitions, {schema}.outlane_horizon",
 	"SELECT, INSERT, UPDATE ON {schema}.outlane_lanes, {schema}.outbox_dead_letters, {schema}.outbox_parked_events",
 	"SELECT, INSERT, UPDATE, DELETE ON {schema}.outlane_routes, {schema}.outlane_lane_states, {schema}.outlane_members, {schema}.outlane_leases",
-	"EXECUTE ON FUNCTION {schema}.outbox_partition_of(text), {schema}.outlane_partition_of(text, int)",
+	"EXECUTE ON FUNCTION {schema}.outbox_partition_of(text), {schema}.outlane_partition_of(text, int), {schema}.outbox_workers_wanted(bigint, int)",
 }
 
-// Grants gives the least rights that a producer and a worker need to existing roles, all or none of them. An empty name leaves that one out.
-// It takes nothing away.
-func Grants(ctx context.Context, url, schema, producer, worker string) error {
+// scalerGrants let a role ask how many workers are wanted, and nothing else.
+var scalerGrants = []string{"EXECUTE ON FUNCTION {schema}.outbox_workers_wanted(bigint, int)"}
+
+// Roles are the names of existing roles. An empty one is left out.
+type Roles struct {
+	Producer string // inserts events
+	Worker   string // delivers events, and operates
+	Scaler   string // asks how many workers are wanted
+}
+
+// Grants gives roles the least rights that they need, all or none of them. It takes nothing away.
+func Grants(ctx context.Context, url, schema string, roles Roles) error {
 	config, err := parse(url)
 	if err != nil {
 		return err
@@ -47,12 +56,15 @@ func Grants(ctx context.Context, url, schema, producer, worker string) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		for role, grants := range map[string][]string{producer: producerGrants, worker: workerGrants} {
-			if role == "" {
+		for _, r := range []struct {
+			name   string
+			grants []string
+		}{{roles.Producer, producerGrants}, {roles.Worker, workerGrants}, {roles.Scaler, scalerGrants}} {
+			if r.name == "" {
 				continue
 			}
-			for _, grant := range append([]string{"USAGE ON SCHEMA {schema}"}, grants...) {
-				statement := "GRANT " + strings.ReplaceAll(grant, "{schema}", quote(schema)) + " TO " + quote(role)
+			for _, grant := range append([]string{"USAGE ON SCHEMA {schema}"}, r.grants...) {
+				statement := "GRANT " + strings.ReplaceAll(grant, "{schema}", quote(schema)) + " TO " + quote(r.name)
 				if _, err := tx.Exec(ctx, statement); err != nil {
 					return err
 				}

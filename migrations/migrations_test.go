@@ -202,7 +202,7 @@ func TestAddressesAreNotTold(t *testing.T) {
 		_, err := migrations.Version(ctx, url, "public")
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "geheim")
-		err = migrations.Grants(ctx, url, "public", "a", "b")
+		err = migrations.Grants(ctx, url, "public", migrations.Roles{Producer: "a", Worker: "b"})
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "geheim")
 	}
@@ -221,8 +221,8 @@ func TestProducerMayInsertAndNothingElse(t *testing.T) {
 		VALUES (gen_random_uuid()::text, 'STREAM_PAYOUT', 'payout.generated', '{"payout_id":"p_001","team_id":"t_555"}')`
 	_, err := conn.Exec(ctx, seed)
 	require.Error(t, err)
-	require.NoError(t, migrations.Grants(ctx, url, schema, name, ""))
-	require.NoError(t, migrations.Grants(ctx, url, schema, name, ""), "again")
+	require.NoError(t, migrations.Grants(ctx, url, schema, migrations.Roles{Producer: name}))
+	require.NoError(t, migrations.Grants(ctx, url, schema, migrations.Roles{Producer: name}), "again")
 	for _, allowed := range []string{
 		seed, "INSERT INTO outbox_events (stream, topic) VALUES ('S', 't')", "INSERT INTO outbox_events (topic, processed) VALUES ('t', true)",
 		"SELECT outbox_partition_of('t_555')",
@@ -240,23 +240,23 @@ func TestProducerMayInsertAndNothingElse(t *testing.T) {
 	}
 	admin := inSchema(t, url, schema)
 	require.Equal(t, 3, one[int](t, admin, "SELECT count(*) FROM outbox_events WHERE NOT processed AND attempts = 0 AND processed_at IS NULL"))
-	require.Error(t, migrations.Grants(ctx, url, schema, name, "no such role"))
+	require.Error(t, migrations.Grants(ctx, url, schema, migrations.Roles{Producer: name, Worker: "no such role"}))
 }
 
 func TestErrorsNameTheMend(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
 	name, address := pgtest.Role(t, url)
-	require.ErrorContains(t, migrations.Grants(ctx, url, "public", name, ""), "run outlane migrate up first")
-	require.ErrorContains(t, migrations.Grants(ctx, url, "nowhere", name, ""), "run outlane migrate up first")
+	require.ErrorContains(t, migrations.Grants(ctx, url, "public", migrations.Roles{Producer: name}), "run outlane migrate up first")
+	require.ErrorContains(t, migrations.Grants(ctx, url, "nowhere", migrations.Roles{Producer: name}), "run outlane migrate up first")
 	_, err := migrations.Up(ctx, address, "public", migrations.Options{})
 	require.ErrorContains(t, err, "the role that owns the tables, or that may create them")
 	up(t, url, "public", migrations.Options{})
-	require.NoError(t, migrations.Grants(ctx, url, "public", "", name))
+	require.NoError(t, migrations.Grants(ctx, url, "public", migrations.Roles{Worker: name}))
 	for _, do := range []func() error{
 		func() error { _, err := migrations.Up(ctx, address, "public", migrations.Options{}); return err },
 		func() error { _, err := migrations.Down(ctx, address, "public"); return err },
-		func() error { return migrations.Grants(ctx, address, "public", name, "") },
+		func() error { return migrations.Grants(ctx, address, "public", migrations.Roles{Producer: name}) },
 	} {
 		require.ErrorContains(t, do(), "the role that owns the tables, or that may create them")
 	}
@@ -267,7 +267,7 @@ func TestProducerCannotPutItsTablesBeforeOurs(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, 4)
 	name, address := pgtest.Role(t, url)
-	require.NoError(t, migrations.Grants(ctx, url, "public", name, ""))
+	require.NoError(t, migrations.Grants(ctx, url, "public", migrations.Roles{Producer: name}))
 	conn := pgtest.Connect(t, address)
 	for _, statement := range []string{
 		"CREATE TEMP TABLE outlane_config (partitions int, partition_key_field text)", "INSERT INTO outlane_config VALUES (1, 'other')",
@@ -288,7 +288,7 @@ func TestProducerCannotPutItsFunctionsBeforePostgres(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, 4)
 	name, address := pgtest.Role(t, url)
-	require.NoError(t, migrations.Grants(ctx, url, "public", name, ""))
+	require.NoError(t, migrations.Grants(ctx, url, "public", migrations.Roles{Producer: name}))
 	admin := inSchema(t, url, "public")
 	_, err := admin.Exec(ctx, "CREATE SCHEMA own AUTHORIZATION "+name)
 	require.NoError(t, err)

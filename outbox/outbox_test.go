@@ -26,7 +26,7 @@ func producer(t testing.TB) (admin, role string) {
 	t.Helper()
 	admin = pgtest.Migrated(t, 16)
 	name, role := pgtest.Role(t, admin)
-	require.NoError(t, migrations.Grants(context.Background(), admin, "public", name, ""))
+	require.NoError(t, migrations.Grants(context.Background(), admin, "public", migrations.Roles{Producer: name}))
 	return admin, role
 }
 

@@ -285,7 +285,7 @@ func TestWorkerRoleMayDoAllOfIt(t *testing.T) {
 	d.exec("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC")
 	d.exec("REVOKE ALL ON SCHEMA public FROM PUBLIC")
 	name, address := pgtest.Role(t, d.url)
-	require.NoError(t, migrations.Grants(ctx, d.url, "public", "", name))
+	require.NoError(t, migrations.Grants(ctx, d.url, "public", migrations.Roles{Worker: name}))
 	work(t, openURL(t, address), d)
 	worker := databaseAt(t, address)
 	for _, refused := range []string{"INSERT INTO outbox_events (stream, topic) VALUES ('A', 't')", "DELETE FROM outbox_events",

@@ -159,7 +159,7 @@ func TestAWorkersRoleMayKeepLeases(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	role, url := pgtest.Role(t, d.url)
-	require.NoError(t, migrations.Grants(ctx, d.url, "public", "", role))
+	require.NoError(t, migrations.Grants(ctx, d.url, "public", migrations.Roles{Worker: role}))
 	s := openURL(t, url)
 	require.NoError(t, s.JoinPool(ctx, "a", time.Second, false))
 	_, err := s.RenewMember(ctx, "a", time.Second, true)

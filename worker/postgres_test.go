@@ -185,7 +185,7 @@ func TestRightsThatWereTakenAwayStopOnlyTheMark(t *testing.T) {
 
 func grantWorker(t *testing.T, url, role string) {
 	t.Helper()
-	require.NoError(t, migrations.Grants(t.Context(), url, "public", "", role))
+	require.NoError(t, migrations.Grants(t.Context(), url, "public", migrations.Roles{Worker: role}))
 }
 
 func TestACrashOfOnePostgresProcessStartsOver(t *testing.T) {

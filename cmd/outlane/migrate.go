@@ -228,27 +228,29 @@ func (a *app) migrateGrants() *cobra.Command {
 		Use:   "grants",
 		Short: "Give roles the least rights that they need",
 		Long: "Give existing roles the least rights that they need: a producer can insert events, not read or mark them; a worker can read and mark\n" +
-			"them, not insert or delete. Nothing is taken away.",
-		Example: example("outlane migrate grants --producer app --worker outlane"),
+			"them, not insert or delete; a scaler can call outbox_workers_wanted. Nothing is taken away.",
+		Example: example("outlane migrate grants --producer app --worker outlane", "outlane migrate grants --scaler keda"),
 	}
-	producer := cmd.Flags().String("producer", "", "role that inserts events")
-	worker := cmd.Flags().String("worker", "", "role that workers and operators log in as")
+	var roles migrations.Roles
+	cmd.Flags().StringVar(&roles.Producer, "producer", "", "role that inserts events")
+	cmd.Flags().StringVar(&roles.Worker, "worker", "", "role that workers and operators log in as")
+	cmd.Flags().StringVar(&roles.Scaler, "scaler", "", "role that the autoscaler logs in as")
 	format := output(cmd, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *producer == "" && *worker == "" {
-			return usagef("no role was named; give --producer, --worker or both")
+		if roles == (migrations.Roles{}) {
+			return usagef("no role was named; give --producer, --worker or --scaler")
 		}
 		cfg, err := a.load(cmd, "database.url")
 		if err != nil {
 			return err
 		}
-		if err := migrations.Grants(cmd.Context(), cfg.Database.URL, cfg.Database.Schema, *producer, *worker); err != nil {
+		if err := migrations.Grants(cmd.Context(), cfg.Database.URL, cfg.Database.Schema, roles); err != nil {
 			return fmt.Errorf("migrate grants: %w", err)
 		}
 		if *format == formatJSON {
-			return printJSON(a.out, map[string]string{"producer": *producer, "worker": *worker})
+			return printJSON(a.out, map[string]string{"producer": roles.Producer, "worker": roles.Worker, "scaler": roles.Scaler})
 		}
-		for _, g := range [][2]string{{*producer, "insert events"}, {*worker, "deliver events"}} {
+		for _, g := range [][2]string{{roles.Producer, "insert events"}, {roles.Worker, "deliver events"}, {roles.Scaler, "ask how many workers are wanted"}} {
 			if g[0] == "" {
 				continue
 			}

@@ -95,7 +95,7 @@ func prepare(t *testing.T) (admin, producer string) {
 	t.Helper()
 	admin = pgtest.Migrated(t, 16)
 	name, producer := pgtest.Role(t, admin)
-	require.NoError(t, migrations.Grants(context.Background(), admin, "public", name, ""))
+	require.NoError(t, migrations.Grants(context.Background(), admin, "public", migrations.Roles{Producer: name}))
 	pgtest.Exec(t, admin,
 		"CREATE TABLE payouts (id text PRIMARY KEY, team_id text NOT NULL, amount numeric NOT NULL, state text NOT NULL)",
 		"INSERT INTO payouts VALUES ('p_001', 't_555', 12.50, 'new'), ('p_002', 't_555', 7.25, 'new')",
