@@ -117,13 +117,22 @@ func (k *Kubernetes) failed(ctx context.Context, err error) error {
 	return err
 }
 
+// permitted fails while a permission is missing. What was granted once is not asked for again.
+func (k *Kubernetes) permitted(ctx context.Context) error {
+	if k.allowed.Load() {
+		return nil
+	}
+	if err := k.client.permitted(ctx); err != nil {
+		return k.failed(ctx, err)
+	}
+	k.allowed.Store(true)
+	return nil
+}
+
 // Join implements Backend. It fails while a permission that will be needed is missing.
 func (k *Kubernetes) Join(ctx context.Context, m Member) error {
-	if !k.allowed.Load() {
-		if err := k.client.permitted(ctx); err != nil {
-			return k.failed(ctx, err)
-		}
-		k.allowed.Store(true)
+	if err := k.permitted(ctx); err != nil {
+		return err
 	}
 	record := k.memberLease(m)
 	for range joinTries {

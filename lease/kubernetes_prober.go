@@ -15,12 +15,16 @@ type prober struct {
 	wanted atomic.Int64 // after how long without proof to ask, a time.Duration
 	last   atomic.Int64 // when there was proof, since k.began
 	found  chan time.Time
-	end    chan struct{}
+}
+
+func newProber(k *Kubernetes, proof time.Duration) *prober {
+	p := &prober{k: k, found: make(chan time.Time, 1)}
+	p.wanted.Store(int64(proof / 2))
+	return p
 }
 
 // run asks until ctx ends.
 func (p *prober) run(ctx context.Context) {
-	defer close(p.end)
 	for {
 		wanted := time.Duration(p.wanted.Load())
 		last := p.k.began.Add(time.Duration(max(p.last.Load(), p.k.answered.Load())))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -21,12 +22,16 @@ const (
 	// shortestProof and longestProof bound for how long an answer proves that the API server stores what it is given.
 	shortestProof, longestProof = 100 * time.Millisecond, 5 * time.Second
 
-	// shortestWatch is how long a watch lasts at least that ends by itself.
+	// shortestWatch is how long a watch lasts at least of which it is routine that it ends.
 	shortestWatch = time.Second
 )
 
-// errBlind is why a watch is given up that is open and shows nothing.
-var errBlind = errors.New("the watch does not show what was written")
+var (
+	errEnded = errors.New("the watch has ended")
+
+	// errBlind is why a watch is given up that is open and shows nothing.
+	errBlind = errors.New("the watch does not show what was written")
+)
 
 // kubernetesView is the pool as a list and a watch have shown it.
 type kubernetesView struct {
@@ -41,36 +46,46 @@ type kubernetesView struct {
 // Watch implements Backend. It ends when the API server can be neither watched nor listed; a watch that merely ends, or is too old, is
 // routine.
 func (k *Kubernetes) Watch(ctx context.Context, every time.Duration, see func(Update)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	prober := &prober{k: k, found: make(chan time.Time, 1), end: make(chan struct{})}
-	defer func() {
-		cancel()
-		<-prober.end
-	}()
 	view := &kubernetesView{names: k.names}
-	if err := k.read(ctx, view); err != nil {
-		close(prober.end)
+	if err := k.begin(ctx, view); err != nil {
 		return err
 	}
-	prober.wanted.Store(int64(view.proof() / 2))
-	go prober.run(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	prober := newProber(k, view.proof())
+	var probing sync.WaitGroup
+	defer probing.Wait()
+	defer cancel()
+	probing.Go(func() { prober.run(ctx) })
 
 	show := &shower{view: view, see: see, every: every, prober: prober}
 	show.proven(time.Now())
 	show.show()
 	for {
+		began := time.Now()
 		err := k.follow(ctx, view, show)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			err = k.read(ctx, view)
+		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+			if err := k.read(ctx, view); err != nil {
+				return err
+			}
 			show.show()
-		}
-		if err != nil {
+		case errors.Is(err, errBlind), time.Since(began) < shortestWatch:
 			return err
 		}
 	}
+}
+
+// begin reads everything, if that is permitted.
+func (k *Kubernetes) begin(ctx context.Context, view *kubernetesView) error {
+	asking, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if err := k.permitted(asking); err != nil {
+		return err
+	}
+	return k.read(ctx, view)
 }
 
 // read lists everything.
@@ -91,13 +106,12 @@ func (k *Kubernetes) read(ctx context.Context, view *kubernetesView) error {
 	return nil
 }
 
-// follow watches until the watch ends, which is no error.
+// follow watches until the watch ends, and says why.
 func (k *Kubernetes) follow(ctx context.Context, view *kubernetesView, show *shower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The request's header has a time limit, its body has none.
 	limit := time.AfterFunc(readTimeout, k.client.reconnect)
-	began := time.Now()
 	w, err := k.client.watch(ctx, k.names.selector(), view.version)
 	limit.Stop()
 	if err != nil {
@@ -121,11 +135,8 @@ func (k *Kubernetes) follow(ctx context.Context, view *kubernetesView, show *sho
 		case <-show.later():
 			show.show()
 		case e, open := <-w.ResultChan():
-			if !open && time.Since(began) < shortestWatch {
-				return errors.New("watch leases: the watch ends at once")
-			}
 			if !open {
-				return nil
+				return errEnded
 			}
 			if err := k.take(e, view, show); err != nil {
 				return err

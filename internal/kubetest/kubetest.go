@@ -166,3 +166,16 @@ func (c *Cluster) DeleteLease(t testing.TB, namespace, name string) {
 		require.NoError(t, err)
 	}
 }
+
+// Pod makes a pod, which never runs: there are no nodes. It returns its UID.
+func (c *Cluster) Pod(t testing.TB, namespace, name string) string {
+	t.Helper()
+	require.Eventually(t, func() bool { // the controller manager makes it, and no pod can be made without
+		_, status, err := c.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/serviceaccounts/default", nil)
+		return err == nil && status == http.StatusOK
+	}, Ceiling, 20*time.Millisecond)
+	return c.Create(t, "/api/v1/namespaces/"+namespace+"/pods", map[string]any{
+		"metadata": map[string]any{"name": name},
+		"spec":     map[string]any{"containers": []any{map[string]any{"name": "worker", "image": "none"}}},
+	})
+}
