@@ -23,7 +23,7 @@ var workerGrants = []string{
 	"SELECT, UPDATE (sequence_file, generation, settling) ON {schema}.outlane_config",
 	"SELECT ON {schema}." + Table,
 	"SELECT, UPDATE ON {schema}.outlane_partitions, {schema}.outlane_horizon",
-	"SELECT, INSERT, UPDATE ON {schema}.outlane_lanes, {schema}.outbox_dead_letters, {schema}.outbox_parked_events",
+	"SELECT, INSERT, UPDATE ON {schema}.outlane_lanes, {schema}.outbox_dead_letters, {schema}.outbox_parked_events, {schema}.outlane_pool",
 	"SELECT, INSERT, UPDATE, DELETE ON {schema}.outlane_routes, {schema}.outlane_lane_states, {schema}.outlane_members, {schema}.outlane_leases",
 	"EXECUTE ON FUNCTION {schema}.outbox_partition_of(text), {schema}.outlane_partition_of(text, int), {schema}.outbox_workers_wanted(bigint, int)",
 }
