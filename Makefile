@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export PG
 export CGO_ENABLED ?= 1
 
-.PHONY: build demo test lint unit stress bench chaos soak docs clean
+.PHONY: build demo test lint unit stress bench chaos soak docs image clean
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/outlane ./cmd/outlane
@@ -53,6 +53,10 @@ soak: build
 	@./scripts/setup.sh demo
 	@go build -o bin/chaos ./internal/chaos/cmd
 	@./bin/chaos -soak -duration $(or $(MINUTES),30)m $(if $(SEED),-seed $(SEED)) $(if $(DIR),-dir $(DIR))
+
+# image writes bin/outlane-image.tar, an OCI archive for amd64 and arm64, and prints its digest, which is the same wherever it is built.
+image:
+	@go run ./internal/image/cmd -version '$(VERSION)' $(if $(IMAGE),-name '$(IMAGE)') $(if $(PLATFORMS),-platforms '$(PLATFORMS)') $(if $(OUT),-o '$(OUT)')
 
 docs:
 	go generate ./...
