@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -24,7 +25,10 @@ const rows = `SELECT 'S' || n % $4 AS stream, 'bench.' || n % $4 || '.event' AS 
 	jsonb_build_object('n', n, 'team_id', 't_' || n / $4 % $2, 'text', repeat('x', greatest($3 - 38 - length(n::text) - length((n / $4 % $2)::text), 0))) AS payload
 	FROM generate_series(1, $1::bigint) n`
 
-// template makes the backlog once, by ordinary inserts into an ordinary schema, and hides it: see site.release.
+// hole is the number before the backlog's first, which no row has.
+func (b backlog) hole() int { return b.processed + 1 }
+
+// backlog makes a template once, by ordinary inserts into an ordinary schema, and hides the events: see site.release.
 func (l *lab) backlog(ctx context.Context, b backlog) (string, error) {
 	return l.template(ctx, b.name(), b.partitions, func(ctx context.Context, db *pgx.Conn) error {
 		l.say("making a backlog of %s events", figure(float64(b.events)))
@@ -41,14 +45,20 @@ func (l *lab) backlog(ctx context.Context, b backlog) (string, error) {
 			_, err := db.Exec(ctx, "VACUUM ANALYZE plain_events")
 			return err
 		}
-		if _, err := db.Exec(ctx, "INSERT INTO outbox_events (stream, topic, payload) "+rows, args...); err != nil {
-			return fmt.Errorf("insert the backlog: %w", err)
-		}
-		for _, sql := range []string{"VACUUM ANALYZE", "SELECT setval('outbox_events_seq', 1, false)"} {
-			if _, err := db.Exec(ctx, sql); err != nil {
-				return fmt.Errorf("settle the backlog: %w", err)
+		if b.processed > 0 {
+			if err := l.addProcessed(ctx, db, b); err != nil {
+				return err
 			}
 		}
-		return nil
+		for _, sql := range []string{"SELECT nextval('outbox_events_seq')", "INSERT INTO outbox_events (stream, topic, payload) " + rows, "VACUUM ANALYZE"} {
+			var with []any
+			if strings.HasPrefix(sql, "INSERT") {
+				with = args
+			}
+			if _, err := db.Exec(ctx, sql, with...); err != nil {
+				return fmt.Errorf("insert the backlog: %w", err)
+			}
+		}
+		return hide(ctx, db, b.hole())
 	})
 }

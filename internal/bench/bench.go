@@ -49,6 +49,10 @@ type section struct {
 
 var sections = []section{
 	{"a", "Drain of a backlog", drain},
+	{"b", "Latency and cost at a steady rate", latency},
+	{"c", "A large table", largeTable},
+	{"d", "Other sessions that hold things back", disturbed},
+	{"e", "Inserts", inserts},
 }
 
 // Sections are the letters of all sections.

@@ -25,9 +25,9 @@ type drained struct {
 // pool is a side with worker processes.
 func pool(n int, from backlog, env ...string) side {
 	return side{
-		name: "outlane, " + number(n, "worker"), from: from, opts: siteOptions{streams: from.streams},
+		name: "outlane, " + number(n, "worker"), from: from, opts: siteOptions{streams: from.streams, hole: from.hole()},
 		start: func(ctx context.Context, s *site) error { return s.startWorkers(ctx, n, env...) },
-		begin: func(ctx context.Context, s *site) (time.Time, error) { return s.release(ctx) },
+		begin: func(ctx context.Context, s *site) (time.Time, error) { return s.release(ctx, from.events) },
 	}
 }
 
@@ -38,7 +38,7 @@ func floorOf(n int, from backlog, batch int) side {
 		name += fmt.Sprintf(", %d a batch", batch)
 	}
 	return side{
-		name: name, from: from, opts: siteOptions{streams: from.streams},
+		name: name, from: from, opts: siteOptions{streams: from.streams, hole: from.hole()},
 		start: func(ctx context.Context, s *site) error { return s.runFloor(ctx, n, from.partitions, batch) },
 		begin: func(_ context.Context, s *site) (time.Time, error) { return s.tellOthers() },
 	}
@@ -55,7 +55,7 @@ func plainPollers(n int, skipLocked, markAtOnce bool, from backlog) side {
 		name += ", marks 250 rows at once"
 	}
 	return side{
-		name: name, from: from, opts: siteOptions{streams: from.streams},
+		name: name, from: from, opts: siteOptions{streams: from.streams, hole: from.hole()},
 		start: func(_ context.Context, s *site) error {
 			return s.startOther("pollers", order{Pollers: &pollersOrder{Database: s.url, NATS: s.natsAt, Pollers: n, SkipLocked: skipLocked, MarkAtOnce: markAtOnce}})
 		},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -16,6 +17,7 @@ type site struct {
 	lab     *lab
 	name    string
 	url     string // of the database
+	hole    int    // the number before the backlog's first
 	natsAt  string
 	js      jetstream.JetStream
 	db      *pgxpool.Pool
@@ -29,6 +31,7 @@ type siteOptions struct {
 	streams   int // 0: 1
 	noBatches bool
 	replicas  int                 // 0: 1
+	hole      int                 // of the backlog in the template
 	natsAt    string              // with js: other servers than the lab's
 	js        jetstream.JetStream // of natsAt
 }
@@ -42,7 +45,7 @@ func streamName(n int) string { return fmt.Sprintf("S%d", n) }
 // site copies a template.
 func (l *lab) site(ctx context.Context, template string, opts siteOptions) (_ *site, err error) {
 	l.databases++
-	s := &site{lab: l, name: fmt.Sprintf("run_%d", l.databases), natsAt: l.natsAt, js: l.js}
+	s := &site{lab: l, name: fmt.Sprintf("run_%d", l.databases), hole: opts.hole, natsAt: l.natsAt, js: l.js}
 	if opts.js != nil {
 		s.natsAt, s.js = opts.natsAt, opts.js
 	}
@@ -105,15 +108,29 @@ func (s *site) balanced(ctx context.Context) error {
 	})
 }
 
-// release makes the template's backlog known: its rows are there, but the sequence says that they are not. So a pool that is up and settled has
-// a backlog from one moment to the next. It returns that moment.
-func (s *site) release(ctx context.Context) (time.Time, error) {
+// release makes the first n events of the template's backlog known: their rows are there, but the sequence says that they are not. So a pool
+// that is up and settled has a backlog from one moment to the next. It returns that moment.
+func (s *site) release(ctx context.Context, n int) (time.Time, error) {
 	began := time.Now()
-	_, err := s.db.Exec(ctx, `SELECT setval('outbox_events_seq', (SELECT max(seq) FROM outbox_events)), pg_notify('outlane_' || left(md5('public'), 16), '')`)
+	_, err := s.db.Exec(ctx, "SELECT setval('outbox_events_seq', $1), pg_notify('outlane_' || left(md5('public'), 16), '')", s.hole+n)
 	if err != nil {
 		return began, fmt.Errorf("release the backlog: %w", err)
 	}
 	return began, nil
+}
+
+// hide undoes a release that nobody has seen.
+func (s *site) hide(ctx context.Context) error { return hide(ctx, s.db, s.hole) }
+
+type executor interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+func hide(ctx context.Context, db executor, hole int) error {
+	if _, err := db.Exec(ctx, "SELECT setval('outbox_events_seq', $1, $2)", max(hole-1, 1), hole > 1); err != nil {
+		return fmt.Errorf("hide the backlog: %w", err)
+	}
+	return nil
 }
 
 // stored counts the messages in the streams, and tells when the first and the last of them were stored.
