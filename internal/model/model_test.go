@@ -1,0 +1,154 @@
+package model
+
+import (
+	"flag"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var large = flag.Bool("large", false, "explore the large worlds too, which takes minutes and some gigabytes")
+
+// most is more states than any world here has.
+const most = 20_000_000
+
+// explore is Explore, with what it found in the test's log.
+func explore(t *testing.T, cfg Config) Result {
+	t.Helper()
+	res, err := Explore(cfg, most)
+	require.NoError(t, err)
+	t.Logf("%d states, %d steps between them, the farthest %d steps away", res.States, res.Steps, res.Depth)
+	if res.Violation != nil {
+		t.Log("\n" + res.Violation.Text(&cfg))
+	}
+	return res
+}
+
+var (
+	leases  = []Kind{Bury, Crash, Rebalance, ReleaseTimesOut, Edit, EditKeepingVersion}
+	streams = []Kind{Bury, Crash, Cut, TimeOut, Edit}
+	letters = []Kind{Edit, TimeOut, Mend, Spoil, PersonRetries, PersonSkips}
+)
+
+type world struct {
+	name  string
+	large bool
+	cfg   Config
+}
+
+var worlds = []world{
+	{"leases edited by anybody", false, Config{Members: 3, Partitions: 1, Events: 1, Faults: 1, Batches: 1, Only: leases}},
+	{"statements under way for any time", false, Config{Members: 2, Partitions: 1, Events: 1, Faults: 1, Batches: 1, Slow: true}},
+	{"batches under way for any time", false, Config{Members: 2, Partitions: 1, Events: 2, Faults: 1, Batches: 1, Only: []Kind{Bury, Crash, Cut, TimeOut}}},
+	{"a transaction that commits late", false, Config{Members: 2, Partitions: 1, Events: 2, Late: 1, Faults: 1, Only: streams}},
+	{"dead letters that block", false, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1, 2), Faults: 1, Batches: 1, Only: letters}},
+	{"dead letters that do not block", false, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Faults: 1, Batches: 1, Only: letters}},
+	{"two partitions", false, Config{Members: 2, Partitions: 2, Events: 1, Faults: 1, Only: []Kind{Crash, Rebalance}}},
+	{"a duplicate window that passes", false, Config{Members: 2, Partitions: 1, Events: 2, Faults: 2, Batches: 1, Window: true, Only: []Kind{Crash, TimeOut, Forget}}},
+
+	{"leases edited twice", true, Config{Members: 3, Partitions: 1, Events: 1, Faults: 2, Batches: 1, Only: leases}},
+	{"everything slow, two events", true, Config{Members: 2, Partitions: 1, Events: 2, Faults: 1, Batches: 2, Slow: true}},
+	{"everything slow, two faults", true, Config{Members: 2, Partitions: 1, Events: 1, Faults: 2, Batches: 2, Slow: true}},
+	{"three events", true, Config{Members: 2, Partitions: 1, Events: 3, Faults: 1, Batches: 1, Only: streams}},
+	{"three faults of streams", true, Config{Members: 2, Partitions: 1, Events: 2, Faults: 3, Batches: 2, Only: streams}},
+	{"a late commit and two faults", true, Config{Members: 2, Partitions: 1, Events: 2, Late: 1, Faults: 2, Batches: 1, Only: streams}},
+	{"dead letters that block, three faults", true, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1, 2), Faults: 3, Batches: 1, Only: letters}},
+	{"dead letters that do not block, three faults", true, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Faults: 3, Batches: 1, Only: letters}},
+	{"a dead letter whose successor does not block", true, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1), Faults: 3, Batches: 1, Only: letters}},
+	{"all faults there are, two of them", true, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1, 2), Faults: 2, Batches: 1, Window: true}},
+	{"two partitions, any fault", true, Config{Members: 2, Partitions: 2, Events: 1, Faults: 1}},
+}
+
+func TestModelHoldsInEveryState(t *testing.T) {
+	for _, w := range worlds {
+		if w.large && !*large {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			require.Nil(t, explore(t, w.cfg).Violation)
+		})
+	}
+}
+
+func TestModelFindsWhatIsLeftOut(t *testing.T) {
+	one := Config{Members: 2, Partitions: 1, Events: 1, Faults: 1, Batches: 1}
+	two := Config{Members: 2, Partitions: 1, Events: 2, Faults: 1, Batches: 1}
+	for _, test := range []struct {
+		bug  Bug
+		cfg  Config
+		more func(*Config)
+		want Fault
+	}{
+		{MarkUnchecked, one, nil, OldMark},
+		{DecisionUnchecked, two, func(c *Config) { c.Refused, c.Blocking = 1, SetOf(1, 2) }, OldDecision},
+		// The harm: what waits behind a dead letter that was decided about is set aside once more, for ever.
+		{DecisionUnchecked, two, func(c *Config) {
+			c.Refused, c.Blocking, c.Only, c.Tolerated = 1, SetOf(1, 2), []Kind{PersonSkips}, []Fault{OldDecision}
+		}, ParkedForEver},
+		{CursorUnchecked, one, nil, OldCursor},
+		// The harm: an event that a person has given back is behind the cursor, and never read.
+		{CursorUnchecked, one, func(c *Config) { c.Refused, c.Tolerated = 1, []Fault{OldCursor} }, CursorTooFar},
+		{ClaimKeepsEpoch, one, nil, TwoEpochs},
+		{ClaimKeepsEpoch, one, func(c *Config) { c.Tolerated = []Fault{TwoEpochs} }, OldMark},
+		{NoDeduplication, two, func(c *Config) { c.Only = []Kind{Bury} }, Doubled}, // checked, paused, sent
+		{CursorPassesUnsent, two, func(c *Config) { c.Faults = 0 }, CursorTooFar},
+		{CursorPassesHorizon, two, func(c *Config) { c.Late, c.Faults = 1, 0 }, CursorTooFar},
+		{BatchGoesOn, two, func(c *Config) { c.Refused, c.Blocking, c.Only = 1, SetOf(1, 2), []Kind{Mend} }, OutOfOrder},
+		{DeadStay, one, func(c *Config) { c.Only = []Kind{Crash} }, Stuck},
+		{BlockUnverified, two, func(c *Config) {
+			c.Refused, c.Blocking, c.Faults, c.Batches, c.Only = 1, SetOf(1, 2), 3, 0, []Kind{Bury, Mend, PersonRetries}
+		}, OutOfOrder},
+		{BlockByOwnRoute, two, func(c *Config) {
+			c.Refused, c.Blocking, c.Faults, c.Batches, c.Only = 1, SetOf(1), 3, 0, []Kind{Bury, Mend, PersonRetries}
+		}, OutOfOrder},
+	} {
+		t.Run(string(test.bug)+" so "+test.want.String(), func(t *testing.T) {
+			cfg := test.cfg
+			if test.more != nil {
+				test.more(&cfg)
+			}
+			if cfg.Faults < 3 { // more are among the large worlds
+				require.Nil(t, explore(t, cfg).Violation, "by the rules")
+			}
+			cfg.Bugs = []Bug{test.bug}
+			run := explore(t, cfg).Violation
+			require.NotNil(t, run)
+			require.Equal(t, test.want.String(), run.Fault.String())
+		})
+	}
+}
+
+// A mark says what the stream has said. So the epoch that it checks keeps nothing from going wrong; it stops an owner that is none any more.
+func TestModelSaysThatMarksAreFactsWhoeverWritesThem(t *testing.T) {
+	cfg := Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1, 2), Faults: 1, Batches: 1, Only: letters,
+		Bugs: []Bug{MarkUnchecked}, Tolerated: []Fault{OldMark}}
+	require.Nil(t, explore(t, cfg).Violation)
+}
+
+// A limit, and not a bug: nothing keeps a stream from taking what was sent before a person decided that it shall not be sent.
+func TestModelShowsThatASkippedEventMayStillCome(t *testing.T) {
+	cfg := Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1, 2), Faults: 3, Only: []Kind{Bury, Mend, PersonSkips}, Strict: true}
+	run := explore(t, cfg).Violation
+	require.NotNil(t, run)
+	require.Equal(t, OutOfOrder, run.Fault)
+	last := run.Steps[len(run.Steps)-1]
+	skip := slices.IndexFunc(run.Steps, func(s Step) bool { return s.Kind == PersonSkips })
+	require.Equal(t, last.Number, run.Steps[skip].Number)
+	require.Less(t, skip, len(run.Steps)-1)
+}
+
+func TestModelTellsARun(t *testing.T) {
+	cfg := Config{Members: 2, Partitions: 1, Events: 1, Faults: 1, Batches: 1, Only: []Kind{Edit}, Bugs: []Bug{CursorUnchecked}}
+	text := explore(t, cfg).Violation.Text(&cfg)
+	require.Contains(t, text, "somebody writes B into the lease  (fault)")
+	require.Contains(t, text, "B has claimed it: epoch 2, cursor 0")
+	require.Contains(t, text, "A, epoch 1, saves cursor 1")
+	require.Contains(t, text, "so: a cursor was saved by an owner of an older claim")
+}
+
+func TestModelSaysWhenAWorldIsTooLarge(t *testing.T) {
+	res, err := Explore(Config{Members: 2, Partitions: 1, Events: 1, Faults: 1}, 100)
+	require.ErrorContains(t, err, "more than 100 states")
+	require.Nil(t, res.Violation)
+}
