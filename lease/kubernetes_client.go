@@ -32,7 +32,11 @@ func LoadKubernetes(kubeconfig string) (client *rest.Config, namespace string, e
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
-	if client, err = loaded.ClientConfig(); err != nil {
+	client, err = loaded.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", errors.New("find the Kubernetes API server: there is no kubeconfig, and no service account of a pod")
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("find the Kubernetes API server: %w", err)
 	}
 	if namespace, _, err = loaded.Namespace(); err != nil {

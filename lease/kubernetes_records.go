@@ -1,10 +1,13 @@
 package lease
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -255,4 +258,32 @@ func leaseOf(p int, l *coordination.Lease) Lease {
 		read.Holder = *l.Spec.HolderIdentity
 	}
 	return read
+}
+
+// MemberRecord is a member's record with its times, for people: they are those of the member's clock and the API server's.
+type MemberRecord struct {
+	Member
+	JoinedAt, RenewedAt time.Time
+}
+
+// Members reads who is in the pool, by ID.
+func (k *Kubernetes) Members(ctx context.Context) ([]MemberRecord, error) {
+	all, err := k.client.list(ctx, k.names.selector())
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	var members []MemberRecord
+	for i := range all.Items {
+		l := &all.Items[i]
+		if !k.names.isMember(l.Name) || l.DeletionTimestamp != nil {
+			continue
+		}
+		m := MemberRecord{Member: memberOf(l), JoinedAt: l.CreationTimestamp.Time}
+		if l.Spec.RenewTime != nil {
+			m.RenewedAt = l.Spec.RenewTime.Time
+		}
+		members = append(members, m)
+	}
+	slices.SortFunc(members, func(a, b MemberRecord) int { return cmp.Compare(a.ID, b.ID) })
+	return members, nil
 }

@@ -71,7 +71,7 @@ type laneView struct {
 
 // stuckView is something that does not move, why, and since when.
 type stuckView struct {
-	What   string     `json:"what"` // "lane", "key", "partitions" or "cursors"
+	What   string     `json:"what"` // "lane", "key", "partitions", "leases" or "cursors"
 	Name   string     `json:"name"`
 	Lane   *laneID    `json:"lane"` // of a lane or a key
 	Reason string     `json:"reason"`
@@ -91,8 +91,11 @@ const (
 	neverClaims = "no worker has claimed them; start one with outlane worker"
 )
 
-// lookAt reads the state of the pool.
-func lookAt(ctx context.Context, s *store.Store, schema string) (report, error) {
+// memberSource says who is in the pool, where the database does not know it.
+type memberSource func(context.Context) ([]store.MemberInfo, error)
+
+// lookAt reads the state of the pool. members is nil if the database knows them.
+func lookAt(ctx context.Context, s *store.Store, schema string, members memberSource) (report, error) {
 	meta, err := s.Meta(ctx)
 	if err != nil {
 		return report{}, fmt.Errorf("read status: %w", err)
@@ -113,7 +116,11 @@ func lookAt(ctx context.Context, s *store.Store, schema string) (report, error) 
 		Name: pool.Database, Schema: schema, SchemaVersion: meta.SchemaVersion, ServerVersion: serverVersion(meta.ServerVersion),
 		PartitionKeyField: meta.KeyField, Listens: meta.Sessions, LastSeq: pool.LastSeq, Horizon: pool.Horizon,
 	}}
-	owners := r.setPool(pool)
+	var unknown error // why it is not known who is in the pool
+	if members != nil {
+		pool.Members, unknown = members(ctx)
+	}
+	owners := r.setPool(pool, unknown)
 	r.setLanes(lags, owners)
 	r.setStuckLanes(states, owners)
 	blocked, err := s.ListDeadLetters(ctx, store.DeadLetterFilter{Blocking: true, Limit: stuckKeys})
@@ -129,11 +136,17 @@ func lookAt(ctx context.Context, s *store.Store, schema string) (report, error) 
 	return r, nil
 }
 
-// setPool fills in members and partitions, and returns each partition's owner, "" where none is alive.
-func (r *report) setPool(pool store.Overview) []string {
+// setPool fills in members and partitions, and returns each partition's owner, "" where none is alive. If it is unknown who is alive, everybody
+// is taken to be who claimed a partition: nobody can take it from them.
+func (r *report) setPool(pool store.Overview, unknown error) []string {
 	alive, held := map[string]bool{}, map[string]int{}
 	for _, m := range pool.Members {
 		alive[m.ID] = m.Silent <= m.Duration
+	}
+	if unknown != nil {
+		for _, p := range pool.Partitions {
+			alive[p.Owner] = p.Owner != ""
+		}
 	}
 	owners := make([]string, len(pool.Partitions))
 	r.Partitions = partitionsView{Count: len(pool.Partitions), Unowned: []int{}}
@@ -153,6 +166,11 @@ func (r *report) setPool(pool store.Overview) []string {
 		})
 	}
 	r.Stuck = []stuckView{}
+	if unknown != nil {
+		r.Stuck = append(r.Stuck, stuckView{
+			What: "leases", Name: "all", Reason: "unreachable", Detail: unknown.Error() + "; delivery goes on, and no partition changes hands",
+		})
+	}
 	if n := len(r.Partitions.Unowned); n > 0 {
 		r.Stuck = append(r.Stuck, stuckView{
 			What: "partitions", Name: ranges(r.Partitions.Unowned), Reason: "no_owner", Detail: neverClaims,

@@ -20,8 +20,8 @@ func (a *app) status() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show members, partitions, what waits, and what is stuck, why and since when",
-		Long: "Show members, partitions, what waits, and what is stuck, why and since when, from what the database knows. A lane is a stream and a\n" +
-			"partition. Up to 10,000 waiting events are counted in each lane; more are shown as at least so many.\n\n" +
+		Long: "Show members, partitions, what waits, and what is stuck, why and since when, from what the database knows, and Kubernetes\n" +
+			"if that keeps the leases. A lane is a stream and a partition. Up to 10,000 waiting events are counted in each lane; more are shown as at least so many.\n\n" +
 			"With --watch it is shown again and again until it is stopped; -o json then prints one object a line.",
 		Example: example("outlane status", "outlane status --watch", "outlane status -o json"),
 	}
@@ -33,8 +33,13 @@ func (a *app) status() *cobra.Command {
 			return usagef("--every is %s; want more than 0", *every)
 		}
 		return a.withStore(cmd, func(ctx context.Context, s *store.Store) error {
+			members, closing, err := a.members()
+			if err != nil {
+				return err
+			}
+			defer closing()
 			if !*watch {
-				r, err := lookAt(ctx, s, a.cfg.Database.Schema)
+				r, err := lookAt(ctx, s, a.cfg.Database.Schema, members)
 				if err != nil {
 					return err
 				}
@@ -43,20 +48,20 @@ func (a *app) status() *cobra.Command {
 				}
 				return a.writeScreen(r)
 			}
-			return a.watchStatus(ctx, s, *format, *every)
+			return a.watchStatus(ctx, s, members, *format, *every)
 		})
 	}
 	return cmd
 }
 
 // watchStatus shows the status until ctx ends. A look that fails is shown as well, and tried again.
-func (a *app) watchStatus(ctx context.Context, s *store.Store, f format, every time.Duration) error {
+func (a *app) watchStatus(ctx context.Context, s *store.Store, members memberSource, f format, every time.Duration) error {
 	clear := ""
 	if file, ok := a.out.(*os.File); ok && f == formatText && term.IsTerminal(int(file.Fd())) {
 		clear = "\x1b[H\x1b[2J"
 	}
 	for {
-		r, err := lookAt(ctx, s, a.cfg.Database.Schema)
+		r, err := lookAt(ctx, s, a.cfg.Database.Schema, members)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outlane/outlane/internal/config"
-	"github.com/outlane/outlane/lease"
 	"github.com/outlane/outlane/publish"
 	"github.com/outlane/outlane/store"
 	"github.com/outlane/outlane/worker"
@@ -26,9 +26,9 @@ func (a *app) worker() *cobra.Command {
 		Use:   "worker",
 		Short: "Move events from the outbox to their streams, as one of a pool",
 		Long: "Move events from the outbox to their streams, as one of a pool that shares the partitions. Start as many as you like, anywhere: they find\n" +
-			"each other in the database. Without Postgres or NATS it stays alive, says so in /readyz, and goes on by itself.\n\n" +
+			"each other in the database, or as Leases of a Kubernetes cluster. Without Postgres, NATS or Kubernetes it stays alive, says so in /readyz, and goes on by itself.\n\n" +
 			"SIGTERM or SIGINT: it settles what is under way, hands its partitions over and exits with 0; a second one ends it at once.\n" +
-			"Exit codes: 0 stopped as told, 1 ended at once, or it cannot work, as when the schema is missing or has another number of partitions, 2 the configuration is\n" +
+			"Exit codes: 0 stopped as told, 1 ended at once, or it cannot work, as when the schema is missing has another number of partitions, or is another pool's, 2 the configuration is\n" +
 			"wrong.",
 		Example: example("OUTLANE_DATABASE_URL=postgres://outlane@db/app OUTLANE_NATS_URL=nats://nats:4222 outlane worker",
 			"outlane worker --config outlane.yaml --worker-memory 128MiB"),
@@ -64,6 +64,11 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	defer leases.Close()
+	backend, pool, closeBackend, err := a.leaseBackend(leases)
+	if err != nil {
+		return err
+	}
+	defer closeBackend()
 	var w atomic.Pointer[worker.Worker]
 	broker, err = a.connect(log, "outlane worker "+id, func(connected bool, reason string) {
 		if w := w.Load(); w != nil {
@@ -74,8 +79,11 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	defer broker.Close()
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	guard := &poolGuard{Backend: backend, db: leases, pool: pool, log: log, refuse: refuse}
 	c := workerConfig(cfg, id)
-	c.Database, c.Broker, c.Leases, c.Logger, c.Metrics = db, broker, lease.NewPostgres(leases), log, worker.NewMetrics()
+	c.Database, c.Broker, c.Leases, c.Logger, c.Metrics = db, broker, guard, log, worker.NewMetrics()
 	c.Metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	made, err := worker.New(c)
 	if err != nil {
@@ -89,7 +97,16 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("serve probes and metrics: %w; choose another http.addr (OUTLANE_HTTP_ADDR, --http-addr)", err)
 	}
 	log.Info("serving probes and metrics", "addr", listener.Addr().String(), "version", version)
-	return runBoth(ctx, made, listener, log)
+	var keeping sync.WaitGroup
+	keep, stopKeeping := context.WithCancel(ctx)
+	keeping.Go(func() { guard.keep(keep) })
+	err = runBoth(ctx, made, listener, log)
+	stopKeeping()
+	keeping.Wait()
+	if refused := context.Cause(ctx); errors.Is(refused, errOtherPool) {
+		err = errors.Join(refused, err)
+	}
+	return err
 }
 
 // runBoth runs the worker with its HTTP server, which answers until the worker is done.

@@ -46,8 +46,13 @@ type Worker struct {
 
 // Lease is how workers agree on who owns which partition.
 type Lease struct {
-	Backend  string        `name:"backend" default:"postgres" oneof:"postgres" help:"Where members and leases are kept."`
-	Duration time.Duration `name:"duration" default:"10s" min:"1s" max:"10m" help:"How long a worker that is silent keeps its partitions."`
+	Backend    string        `name:"backend" default:"postgres" oneof:"postgres|kubernetes" help:"Where members and leases are kept: in the database, or as Leases of a Kubernetes cluster."`
+	Duration   time.Duration `name:"duration" default:"10s" min:"1s" max:"10m" help:"How long a worker that is silent keeps its partitions."`
+	Instance   string        `name:"instance" default:"outlane" flag:"instance" help:"The pool's name among those of a Kubernetes namespace, such as that of a Helm release. One pool, one outbox."`
+	Namespace  string        `name:"namespace" default:"" help:"Kubernetes namespace of the Leases. Empty: the pod's own, or that of the kubeconfig."`
+	PodName    string        `name:"podName" default:"" help:"The pod that the worker runs in, from the downward API (metadata.name). Its Lease then goes with it."`
+	PodUID     string        `name:"podUid" default:"" help:"The pod's UID, from the downward API (metadata.uid)."`
+	Kubeconfig string        `name:"kubeconfig" default:"" help:"File that says how to reach the Kubernetes API server. Empty: KUBECONFIG, or the pod's service account."`
 }
 
 // Database is how to reach Postgres.

@@ -48,6 +48,12 @@ func companionsOf(path string) []string {
 		return []string{"OUTLANE_NATS_TLS_KEY=k"}
 	case "nats.tls.key":
 		return []string{"OUTLANE_NATS_TLS_CERT=c"}
+	case "lease.namespace", "lease.kubeconfig":
+		return []string{"OUTLANE_LEASE_BACKEND=kubernetes"}
+	case "lease.podName":
+		return []string{"OUTLANE_LEASE_BACKEND=kubernetes", "OUTLANE_LEASE_POD_UID=u"}
+	case "lease.podUid":
+		return []string{"OUTLANE_LEASE_BACKEND=kubernetes", "OUTLANE_LEASE_POD_NAME=p"}
 	case "worker.memory":
 		return []string{"OUTLANE_WORKER_BATCH_BYTES=1KiB"}
 	}

@@ -14,6 +14,7 @@ func (c *Config) validate(bad *problems) {
 	c.validateNames(bad)
 	c.validateAddresses(bad)
 	c.validateCredentials(bad)
+	c.validateLease(bad)
 	if c.Worker.BatchBytes > c.Worker.Memory {
 		c.fault(bad, "worker.batchBytes", "is %s, above worker.memory of %s; lower it or raise the memory", c.Worker.BatchBytes, c.Worker.Memory)
 	}
@@ -89,6 +90,32 @@ func (c *Config) validateCredentials(bad *problems) {
 			set, missing = missing, set
 		}
 		c.fault(bad, set, "is set without %s; set both", missing)
+	}
+}
+
+func (c *Config) validateLease(bad *problems) {
+	const longestInstance = 200
+	l := c.Lease
+	if l.Instance == "" || len(l.Instance) > longestInstance || strings.ContainsFunc(l.Instance, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		c.fault(bad, "lease.instance", "is empty, has a control character or more than %d bytes; use the release's name", longestInstance)
+	}
+	if ns := l.Namespace; len(ns) > 63 || strings.Trim(ns, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.HasPrefix(ns, "-") || strings.HasSuffix(ns, "-") {
+		c.fault(bad, "lease.namespace", "is %q; a namespace has small letters, digits and dashes", ns)
+	}
+	if (l.PodName == "") != (l.PodUID == "") {
+		set, missing := "lease.podName", "lease.podUid"
+		if l.PodName == "" {
+			set, missing = missing, set
+		}
+		c.fault(bad, set, "is set without %s; set both, from the downward API", missing)
+	}
+	if l.Backend == "kubernetes" {
+		return
+	}
+	for _, path := range []string{"lease.namespace", "lease.podName", "lease.kubeconfig"} {
+		if c.text(fieldByPath[path]) != "" {
+			c.fault(bad, path, "is set, and lease.backend is %s; set the backend to kubernetes, or leave it out", l.Backend)
+		}
 	}
 }
 

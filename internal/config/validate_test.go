@@ -26,6 +26,12 @@ func TestWhatSingleRangesDoNotSay(t *testing.T) {
 		"nats: {user: a, credsFile: b}\n":                       {"nats.credsFile at outlane.yaml:1 is set, and nats.user too; keep one way to log in"},
 		"nats: {password: a}\n":                                 {"nats.password at outlane.yaml:1 is set without nats.user; set both"},
 		"nats: {tls: {key: a}}\n":                               {"nats.tls.key at outlane.yaml:1 is set without nats.tls.cert; set both"},
+		"lease: {instance: ''}\n":                               {"lease.instance at outlane.yaml:1 is empty, has a control character or more than 200 bytes; use the release's name"},
+		"lease: {backend: kubernetes, namespace: a_b}\n":        {`lease.namespace at outlane.yaml:1 is "a_b"; a namespace has small letters, digits and dashes`},
+		"lease: {backend: kubernetes, podName: a}\n":            {"lease.podName at outlane.yaml:1 is set without lease.podUid; set both, from the downward API"},
+		"lease: {backend: kubernetes, podUid: a}\n":             {"lease.podUid at outlane.yaml:1 is set without lease.podName; set both, from the downward API"},
+		"lease: {kubeconfig: a}\n":                              {"lease.kubeconfig at outlane.yaml:1 is set, and lease.backend is postgres; set the backend to kubernetes, or leave it out"},
+		"lease: {backend: etcd}\n":                              {`lease.backend at outlane.yaml:1 is "etcd"; want postgres or kubernetes`},
 		"nats: {tls: {cert: a}}\n":                              {"nats.tls.cert at outlane.yaml:1 is set without nats.tls.key; set both"},
 	} {
 		t.Run(text, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestFileIsStrict(t *testing.T) {
 		},
 		"a field like no other": {
 			"lease:\n  zebra: 5\n",
-			[]string{`unknown field "zebra" at outlane.yaml:2; known in lease: backend, duration`},
+			[]string{`unknown field "zebra" at outlane.yaml:2; known in lease: backend, duration, instance, kubeconfig, namespace, podName, podUid`},
 		},
 		"a field of an item": {
 			"routes:\n- topics: [a]\n  stream: A\n  onDeadleter: skip\n",
@@ -68,7 +68,7 @@ func TestFileIsStrict(t *testing.T) {
 				"worker.pollInterval at outlane.yaml:1 is 0; want 1ms to 1m",
 				"worker.memory at outlane.yaml:1 is 1KiB; want 1MiB to 1TiB",
 				"worker.fetchers at outlane.yaml:1 is 101; want 1 to 100",
-				`lease.backend at outlane.yaml:2 is "etcd"; want postgres`,
+				`lease.backend at outlane.yaml:2 is "etcd"; want postgres or kubernetes`,
 				`log.level at outlane.yaml:3 is "wran"; want debug, info, warn or error; did you mean warn?`,
 			},
 		},
