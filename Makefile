@@ -2,6 +2,8 @@
 # make test   vet, staticcheck, golangci-lint and every test
 # make chaos  breaks a pool at random and checks it: SECONDS=60, SEED=… for the same plan again
 # make soak   runs a pool with rolling restarts and checks it: MINUTES=30
+# make bench  measures it, beside other ways: ONLY=a,e for some sections, WRITE=1 to put the tables into docs/performance.md, SMOKE=1 to see
+#             that it works, PROFILE=folder for CPU profiles, BENCH_FULL=1 for an hour of it
 # All install what is missing. PG=16 picks another installed Postgres.
 
 STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -42,7 +44,8 @@ stress:
 
 bench: build
 	@./scripts/setup.sh demo
-	@./bin/outlane bench
+	@./bin/outlane bench -o markdown --json bin/bench.json $(if $(SMOKE),--smoke) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(PROFILE),--profile $(PROFILE)) $(if $(WRITE),--write docs/performance.md)
 
 chaos: build
 	@./scripts/setup.sh test

@@ -18,21 +18,21 @@ const formatMarkdown format = "markdown"
 func (a *app) bench() *cobra.Command {
 	var opts bench.Options
 	var smoke, full bool
-	var out, write string
+	var file, write string
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure on this machine what a pool of workers does, each figure beside something to compare it with",
 		Long: "Start a private Postgres, NATS servers and workers, each a process of its own, and measure: drains of a backlog beside the least that they can cost and\n" +
 			"beside plain pollers, latency, the cost of inserts, of a large table, of idling, and more. Runs of both sides of a ratio alternate, and the median counts.\n" +
 			"Nothing else should run on the machine meanwhile. It takes a quarter of an hour; sections can be chosen by their letters. Linux only.",
-		Example: example("outlane bench", "outlane bench --only a,e -o json --out figures.json", "outlane bench --write docs/performance.md"),
+		Example: example("outlane bench", "outlane bench --only a,e -o json", "outlane bench -o markdown --json figures.json --write docs/performance.md"),
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&opts.Only, "only", nil, "letters of the sections to run, such as a,e")
 	flags.BoolVar(&smoke, "smoke", false, "run every section with next to nothing, to see that it works; the figures mean nothing")
 	flags.BoolVar(&full, "full", false, "measure more, for an hour or so (also by BENCH_FULL=1)")
 	flags.StringVar(&opts.Profile, "profile", "", "a folder for CPU profiles of the processes")
-	flags.StringVar(&out, "out", "", "a file to print to")
+	flags.StringVar(&file, "json", "", "a file for the whole report as JSON, whatever is printed")
 	flags.StringVar(&write, "write", "", "a Markdown file that takes the tables between its lines <!-- bench --> and <!-- /bench -->")
 	format := output(cmd, formatJSON, formatMarkdown)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -65,14 +65,18 @@ func (a *app) bench() *cobra.Command {
 		if failed != nil {
 			failed = fmt.Errorf("bench: %w", failed)
 		}
-		var text bytes.Buffer
-		if err := errors.Join(failed, printReport(&text, report, *format)); len(report.Sections) == 0 || text.Len() == 0 {
-			return err
+		if len(report.Sections) == 0 {
+			return failed
 		}
-		if out != "" {
-			err = os.WriteFile(out, text.Bytes(), 0o644)
-		} else {
+		var text bytes.Buffer
+		err = printReport(&text, report, *format)
+		if err == nil {
 			_, err = text.WriteTo(a.out)
+		}
+		if err == nil && file != "" {
+			if err = printJSON(&text, report); err == nil {
+				err = os.WriteFile(file, text.Bytes(), 0o644)
+			}
 		}
 		if err != nil {
 			return errors.Join(failed, fmt.Errorf("print: %w", err))

@@ -53,6 +53,10 @@ var sections = []section{
 	{"c", "A large table", largeTable},
 	{"d", "Other sessions that hold things back", disturbed},
 	{"e", "Inserts", inserts},
+	{"f", "An idle pool", idle},
+	{"g", "Three replicas", replicated},
+	{"h", "Larger payloads", payloads},
+	{"i", "Uneven backlogs", skew},
 }
 
 // Sections are the letters of all sections.

@@ -20,9 +20,9 @@ const (
 
 // order is what a child process is to do. One field is set.
 type order struct {
-	NATS    *natsserver.Options `json:",omitempty"`
-	Floor   *floorOrder         `json:",omitempty"`
-	Pollers *pollersOrder       `json:",omitempty"`
+	NATS    *natsOrder    `json:",omitempty"`
+	Floor   *floorOrder   `json:",omitempty"`
+	Pollers *pollersOrder `json:",omitempty"`
 }
 
 // job is what a child does once.
@@ -108,8 +108,8 @@ func serveChild(ctx context.Context, in *bufio.Reader, out io.Writer) error {
 	return nil
 }
 
-func serveNATS(opts natsserver.Options, in *bufio.Reader, out io.Writer) error {
-	s, err := natsserver.Start(opts)
+func serveNATS(o natsOrder, in *bufio.Reader, out io.Writer) error {
+	s, err := natsserver.Start(o.options())
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type side struct {
 type drained struct {
 	rate    float64 // events per second, from the first stored to the last
 	overall float64 // the same from the moment when the backlog was released
+	peak    float64 // the most memory that one of the workers had, in MiB
 	faults  faults
 }
 
@@ -85,6 +86,13 @@ func (d side) run(ctx context.Context, l *lab) (result drained, err error) {
 	if err != nil {
 		return result, err
 	}
+	for _, w := range s.workers {
+		peak, err := peakMemory(w.pid())
+		if err != nil {
+			return result, err
+		}
+		result.peak = max(result.peak, peak/(1<<20))
+	}
 	if err := s.stopWorkers(); err != nil {
 		return result, err
 	}
@@ -99,7 +107,7 @@ func (d side) run(ctx context.Context, l *lab) (result drained, err error) {
 
 // sides are measured in turn, several times each.
 func (l *lab) sides(ctx context.Context, repeats int, list ...side) ([]Row, error) {
-	rates, overall, wrong := make([][]float64, len(list)), make([][]float64, len(list)), make([]faults, len(list))
+	rates, overall, peaks, wrong := make([][]float64, len(list)), make([][]float64, len(list)), make([][]float64, len(list)), make([]faults, len(list))
 	for range repeats {
 		for i, d := range list {
 			result, err := d.run(ctx, l)
@@ -107,13 +115,14 @@ func (l *lab) sides(ctx context.Context, repeats int, list ...side) ([]Row, erro
 				return nil, fmt.Errorf("%s: %w", d.name, err)
 			}
 			rates[i], overall[i] = append(rates[i], result.rate), append(overall[i], result.overall)
+			peaks[i] = append(peaks[i], result.peak)
 			wrong[i].add(result.faults)
 		}
 	}
 	rows := make([]Row, len(list))
 	for i, d := range list {
 		r := row(d.name, "events/s", rates[i]...)
-		r.overall = median(overall[i])
+		r.overall, r.peaks = median(overall[i]), peaks[i]
 		rows[i] = wrong[i].describe(r)
 	}
 	return rows, nil

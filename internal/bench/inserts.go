@@ -318,6 +318,6 @@ func (s *site) notifications(ctx context.Context) (Row, error) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	r := row("notifications while a worker is busy", "", float64(heard.Load())).target("≤ 0").note("during %s inserts", figure(float64(inserted.Load()-settled)))
+	r := row("notifications while a worker is busy", "", float64(heard.Load())).target("≤ 0").note("during %s inserts", amount(int(inserted.Load()-settled)))
 	return r, s.stopWorkers()
 }

@@ -62,7 +62,7 @@ func open(ctx context.Context, opts Options) (_ *lab, err error) {
 	if err := l.openPostgres(ctx); err != nil {
 		return nil, err
 	}
-	if l.nats, l.natsAt, err = l.startChild("nats", order{NATS: &natsserver.Options{StoreDir: filepath.Join(l.dir, "jetstream")}}); err != nil {
+	if l.nats, l.natsAt, err = l.startChild("nats", order{NATS: &natsOrder{Options: natsserver.Options{StoreDir: filepath.Join(l.dir, "jetstream")}}}); err != nil {
 		return nil, err
 	}
 	if l.conn, l.js, err = dial(l.natsAt); err != nil {
@@ -91,6 +91,10 @@ func (l *lab) openPostgres(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
+	return l.meetPostgres(ctx)
+}
+
+func (l *lab) meetPostgres(ctx context.Context) (err error) {
 	if l.admin, err = pgx.Connect(ctx, l.pg.URL("postgres")); err != nil {
 		return fmt.Errorf("connect to Postgres: %w", err)
 	}
@@ -100,6 +104,19 @@ func (l *lab) openPostgres(ctx context.Context) (err error) {
 	}
 	l.postmaster, err = parent(pid)
 	return err
+}
+
+// restartPostgres restarts the server with another setting. Nobody may be using it.
+func (l *lab) restartPostgres(ctx context.Context, setting string) error {
+	if _, err := l.admin.Exec(ctx, "ALTER SYSTEM "+setting); err != nil {
+		return fmt.Errorf("change a setting: %w", err)
+	}
+	_ = l.admin.Close(ctx) // its server ends now
+	l.pg.Stop(postgres.Fast)
+	if err := l.pg.Start(ctx); err != nil {
+		return fmt.Errorf("restart Postgres: %w", err)
+	}
+	return l.meetPostgres(ctx)
 }
 
 func (l *lab) versions() (postgres, nats string) { return l.pgVersion, server.VERSION }

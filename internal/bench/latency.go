@@ -193,7 +193,7 @@ func latency(ctx context.Context, l *lab) ([]Row, error) {
 	runs := make([][]steady, len(rates))
 	for range l.repeats() {
 		for i, rate := range rates {
-			l.say("%s events/s", figure(float64(rate)))
+			l.say("%s events/s", amount(rate))
 			r, err := l.steadyRate(ctx, rate, pick(l, 500*time.Millisecond, 6*time.Second, 30*time.Second))
 			if err != nil {
 				return nil, fmt.Errorf("at %d events/s: %w", rate, err)
@@ -204,7 +204,7 @@ func latency(ctx context.Context, l *lab) ([]Row, error) {
 	targets := map[string]string{"500 p50": "≤ 2.5", "500 p99": "≤ 8", "2000 p99": "≤ 15", "500 worker": "≤ 0.2"}
 	var rows []Row
 	for i, rate := range rates {
-		name := figure(float64(rate)) + " events/s: "
+		name := amount(rate) + " events/s: "
 		add := func(what, unit, target string, of func(steady) float64, note string) {
 			var samples []float64
 			for _, r := range runs[i] {

@@ -46,7 +46,8 @@ type Row struct {
 	Met    *bool  `json:"met,omitempty"`
 	Note   string `json:"note,omitempty"`
 
-	overall float64
+	overall float64   // see drained
+	peaks   []float64 // of each run
 }
 
 // against compares r with another figure.
@@ -132,15 +133,20 @@ func (s Section) Cells() [][]string {
 	return cells
 }
 
+// amount writes a whole number.
+func amount(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
 // figure writes a number with three digits that count, or all before the point.
 func figure(x float64) string {
 	switch a := math.Abs(x); {
 	case a >= 1000:
-		text := strconv.FormatInt(int64(math.Round(x)), 10)
-		for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-			text = text[:i] + "," + text[i:]
-		}
-		return text
+		return amount(int(math.Round(x)))
 	case a >= 100:
 		return strconv.FormatFloat(x, 'f', 0, 64)
 	case a >= 10:

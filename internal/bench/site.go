@@ -17,6 +17,7 @@ type site struct {
 	lab     *lab
 	name    string
 	url     string // of the database
+	lease   string // of the workers
 	hole    int    // the number before the backlog's first
 	natsAt  string
 	js      jetstream.JetStream
@@ -30,10 +31,9 @@ type site struct {
 type siteOptions struct {
 	streams   int // 0: 1
 	noBatches bool
-	replicas  int                 // 0: 1
-	hole      int                 // of the backlog in the template
-	natsAt    string              // with js: other servers than the lab's
-	js        jetstream.JetStream // of natsAt
+	replicas  int      // 0: 1
+	hole      int      // of the backlog in the template
+	cluster   *cluster // nil: the lab's server
 }
 
 // duplicateWindow is that of every stream.
@@ -45,9 +45,9 @@ func streamName(n int) string { return fmt.Sprintf("S%d", n) }
 // site copies a template.
 func (l *lab) site(ctx context.Context, template string, opts siteOptions) (_ *site, err error) {
 	l.databases++
-	s := &site{lab: l, name: fmt.Sprintf("run_%d", l.databases), hole: opts.hole, natsAt: l.natsAt, js: l.js}
-	if opts.js != nil {
-		s.natsAt, s.js = opts.natsAt, opts.js
+	s := &site{lab: l, name: fmt.Sprintf("run_%d", l.databases), hole: opts.hole, lease: shortLease, natsAt: l.natsAt, js: l.js}
+	if opts.cluster != nil {
+		s.js = opts.cluster.js
 	}
 	if _, err := l.admin.Exec(ctx, "CREATE DATABASE "+s.name+" TEMPLATE "+template); err != nil {
 		return nil, fmt.Errorf("copy a database: %w", err)
@@ -67,6 +67,12 @@ func (l *lab) site(ctx context.Context, template string, opts siteOptions) (_ *s
 			return nil, fmt.Errorf("create stream %s: %w", name, err)
 		}
 		s.streams = append(s.streams, name)
+		if opts.cluster == nil {
+			continue
+		}
+		if s.natsAt, err = opts.cluster.leader(ctx, name); err != nil { // as good as it gets, and the same for all
+			return nil, err
+		}
 	}
 	if _, err := l.admin.Exec(ctx, "CHECKPOINT"); err != nil {
 		return nil, fmt.Errorf("write a checkpoint: %w", err)
@@ -74,15 +80,15 @@ func (l *lab) site(ctx context.Context, template string, opts siteOptions) (_ *s
 	return s, nil
 }
 
-// lease is the workers' lease duration: they share the partitions out soon.
-const lease = "2s"
+// shortLease is the workers' lease duration, unless a site says otherwise: they share the partitions out soon.
+const shortLease = "2s"
 
 // startWorkers starts a pool and returns when the partitions are shared out evenly.
 func (s *site) startWorkers(ctx context.Context, n int, env ...string) error {
 	for i := range n {
 		id := fmt.Sprintf("worker-%d", len(s.workers)+1)
 		p, err := s.lab.start("worker", append([]string{"OUTLANE_DATABASE_URL=" + s.url, "OUTLANE_NATS_URL=" + s.natsAt,
-			"OUTLANE_WORKER_ID=" + id, "OUTLANE_HTTP_ADDR=127.0.0.1:0", "OUTLANE_LEASE_DURATION=" + lease, "OUTLANE_LOG_LEVEL=warn"}, env...), "worker")
+			"OUTLANE_WORKER_ID=" + id, "OUTLANE_HTTP_ADDR=127.0.0.1:0", "OUTLANE_LEASE_DURATION=" + s.lease, "OUTLANE_LOG_LEVEL=warn"}, env...), "worker")
 		if err != nil {
 			return fmt.Errorf("start worker %d: %w", i+1, err)
 		}

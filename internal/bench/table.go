@@ -15,7 +15,7 @@ func largeTable(ctx context.Context, l *lab) ([]Row, error) {
 	full := from
 	full.processed = processed
 	beside := pool(1, full)
-	beside.name = fmt.Sprintf("%s beside %s processed rows", number(1, "worker"), figure(float64(processed)))
+	beside.name = fmt.Sprintf("%s beside %s processed rows", number(1, "worker"), amount(processed))
 	empty := pool(1, from)
 	empty.name = "1 worker, only the backlog in the table"
 	rows, err := l.sides(ctx, l.repeats(), empty, beside)
@@ -30,16 +30,16 @@ func largeTable(ctx context.Context, l *lab) ([]Row, error) {
 		return r
 	}
 	before, after := cost(rows[0]), cost(rows[1])
-	return []Row{after.against(before.Name, before.Value).target("≤ 1.2").note("a backlog of %s", figure(float64(from.events)))}, nil
+	return []Row{after.against(before.Name, before.Value).target("≤ 1.2").note("a backlog of %s", amount(from.events))}, nil
 }
 
 // addProcessed fills the table with rows that a pool has processed: each was inserted and then marked, cursors and the horizon are past them.
 func (l *lab) addProcessed(ctx context.Context, db *pgx.Conn, b backlog) error {
-	l.say("making %s processed rows", figure(float64(b.processed)))
+	l.say("making %s processed rows", amount(b.processed))
 	const slice = 250_000
 	for done := 0; done < b.processed; done += slice {
 		n := min(slice, b.processed-done)
-		_, err := db.Exec(ctx, "INSERT INTO outbox_events (stream, topic, payload) "+rows, n, b.keys, b.payload, max(b.streams, 1))
+		_, err := db.Exec(ctx, "INSERT INTO outbox_events (stream, topic, payload) "+b.rows(), n, b.keys, b.payload, max(b.streams, 1))
 		if err != nil {
 			return fmt.Errorf("insert processed rows: %w", err)
 		}

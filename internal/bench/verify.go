@@ -23,13 +23,13 @@ func (f *faults) add(o faults) {
 // describe is for a row's note.
 func (f faults) describe(r Row) Row {
 	if f.outOfOrder > 0 {
-		r = r.note("%s out of order", figure(float64(f.outOfOrder)))
+		r = r.note("%s out of order", amount(f.outOfOrder))
 	}
 	if f.doubled > 0 {
-		r = r.note("%s doubled", figure(float64(f.doubled)))
+		r = r.note("%s doubled", amount(f.doubled))
 	}
 	if f.missing > 0 {
-		r = r.note("%s missing", figure(float64(f.missing)))
+		r = r.note("%s missing", amount(f.missing))
 	}
 	return r
 }
