@@ -98,28 +98,6 @@ func (s *site) storedAt(ctx context.Context, first, count int) ([]time.Time, err
 	return times, nil
 }
 
-// usage is the processor time of a site's worker and of the servers, in seconds.
-type usage struct{ worker, postgres, nats float64 }
-
-func (s *site) usage() (u usage, err error) {
-	for _, w := range s.workers {
-		used, err := cpu(w.pid())
-		if err != nil {
-			return u, err
-		}
-		u.worker += used
-	}
-	if u.postgres, err = familyCPU(s.lab.postmaster); err != nil {
-		return u, err
-	}
-	u.nats, err = cpu(s.lab.nats.pid())
-	return u, err
-}
-
-func (u usage) since(o usage) usage {
-	return usage{u.worker - o.worker, u.postgres - o.postgres, u.nats - o.nats}
-}
-
 // steady is what one run at a rate showed.
 type steady struct {
 	late                  []float64 // ms from commit to stored, sorted

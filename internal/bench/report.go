@@ -48,6 +48,7 @@ type Row struct {
 
 	overall float64   // see drained
 	peaks   []float64 // of each run
+	used    usage
 }
 
 // against compares r with another figure.
