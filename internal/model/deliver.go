@@ -19,28 +19,11 @@ func (g *moves) publish(m, p int) {
 	case o.Doing == Sending:
 		g.sent(m, p)
 	case o.Doing == GivingUp:
-		g.on(DeadLetter, m, p, o.Batch.lowest(), func(q *Partition, o *Owner) {
-			e, rest := o.Batch.lowest(), o.Batch
-			o.Doing, o.Batch = Nothing, 0
-			if !q.decides(g.cfg, m) {
-				return
-			}
-			q.Dead |= SetOf(e)
-			o.Seen = o.Seen&^rest | SetOf(e)
-			if g.cfg.Blocking.has(e) {
-				o.Blocked = true
-			} else {
-				q.Excused |= SetOf(e)
-			}
-		})
+		g.on(DeadLetter, m, p, o.Batch.lowest(), func(q *Partition, _ *Owner) { q.giveUp(g.cfg, m, true) })
+		g.on(LoseDeadLetter, m, p, o.Batch.lowest(), func(q *Partition, _ *Owner) { q.giveUp(g.cfg, m, false) })
 	case o.Doing == Parking:
-		g.on(Park, m, p, 0, func(q *Partition, o *Owner) {
-			batch := o.Batch
-			o.Doing, o.Batch = Nothing, 0
-			if q.decides(g.cfg, m) {
-				q.Parked |= batch
-			}
-		})
+		g.on(Park, m, p, 0, func(q *Partition, _ *Owner) { q.park(g.cfg, m, true) })
+		g.on(LosePark, m, p, 0, func(q *Partition, _ *Owner) { q.park(g.cfg, m, false) })
 	}
 	// Whoever waits for the stream may give up at any moment, or be cut off; what was sent may still come.
 	if o.Doing == Sending {
@@ -134,6 +117,42 @@ func (o *Owner) answered() {
 	o.Doing, o.Batch, o.Rest = Nothing, 0, 0
 }
 
+// giveUp is m's dead letter, for the first event of its batch. The rest is read again.
+func (q *Partition) giveUp(cfg *Config, m int, heard bool) {
+	o := &q.Owners[m-1]
+	e := o.Batch.lowest()
+	o.Seen &^= o.Batch
+	o.Doing, o.Batch = Nothing, 0
+	if !q.decides(cfg, m) {
+		return
+	}
+	q.Dead |= SetOf(e)
+	if !cfg.Blocking.has(e) {
+		q.Excused |= SetOf(e)
+	}
+	switch {
+	case heard:
+		o.Seen |= SetOf(e)
+		o.Blocked = o.Blocked || cfg.Blocking.has(e)
+	case cfg.Blocking.has(e) && !cfg.has(DoubtGoesOn):
+		q.stop(cfg, m) // and claims anew, which tells it what is blocked
+	}
+}
+
+// park sets m's batch aside.
+func (q *Partition) park(cfg *Config, m int, heard bool) {
+	o := &q.Owners[m-1]
+	batch := o.Batch
+	o.Doing, o.Batch = Nothing, 0
+	if !q.decides(cfg, m) {
+		return
+	}
+	q.Parked |= batch
+	if !heard {
+		o.Seen &^= batch
+	}
+}
+
 // decides says whether a decision of m's takes effect: the partition's row is locked while the epoch is looked at, so it is one step with it.
 func (q *Partition) decides(cfg *Config, m int) bool {
 	o := &q.Owners[m-1]
@@ -162,6 +181,9 @@ func (g *moves) write(m, p int) {
 			}
 			o.Statement, o.Marking = o.Marking, 0
 		})
+	}
+	if o.Marking != 0 && o.Statement == 0 && o.Current {
+		g.on(LoseMark, m, p, 0, func(q *Partition, o *Owner) { q.Marked |= o.Marking })
 	}
 	if o.Statement != 0 {
 		g.on(EndMark, m, p, 0, func(q *Partition, o *Owner) { q.Marked, o.Statement = q.Marked|o.Statement, 0 })

@@ -52,6 +52,7 @@ const (
 	BlockUnverified     Bug = "the epoch is not asked for before events that a dead letter may block are sent"
 	BlockByOwnRoute     Bug = "that is asked only for events whose own route blocks"
 	DeadStay            Bug = "the records of the dead are not removed"
+	DoubtGoesOn         Bug = "whoever does not know whether its dead letter was written goes on"
 	BatchGoesOn         Bug = "the stream goes on with a batch after a message that it refused"
 )
 

@@ -48,6 +48,10 @@ const (
 	EditKeepingVersion
 	Cut
 	TimeOut
+	LoseClaim // Postgres has done it, and its answer is lost
+	LoseDeadLetter
+	LosePark
+	LoseMark
 	Mend
 	Spoil
 	Forget
@@ -69,20 +73,23 @@ type Step struct {
 type moves struct {
 	cfg  *Config
 	from *State
-	emit func(Step, *State)
+	emit func(Step, *State) // what it gets is good until it returns
+	next State
 }
 
 // take is a step that is possible, and what it does.
 func (g *moves) take(step Step, change func(*State)) {
-	next := *g.from
 	if step.Kind.fault() {
-		if next.Faults == 0 || len(g.cfg.Only) > 0 && !slices.Contains(g.cfg.Only, step.Kind) {
+		if g.from.Faults == 0 || len(g.cfg.Only) > 0 && !slices.Contains(g.cfg.Only, step.Kind) {
 			return
 		}
-		next.Faults--
 	}
-	change(&next)
-	g.emit(step, &next)
+	g.next = *g.from
+	if step.Kind.fault() {
+		g.next.Faults--
+	}
+	change(&g.next)
+	g.emit(step, &g.next)
 }
 
 // on is a step of a member on a partition.
@@ -95,7 +102,7 @@ func (g *moves) on(kind Kind, m, p, number int, change func(q *Partition, o *Own
 
 // all emits every step that is possible in from.
 func (c *Config) all(from *State, emit func(Step, *State)) {
-	g := &moves{c, from, emit}
+	g := &moves{cfg: c, from: from, emit: emit}
 	for m := 1; m <= c.Members; m++ {
 		g.membership(m)
 		for p := range c.Partitions {
@@ -200,6 +207,7 @@ func (g *moves) claim(m, p int) {
 			g.on(SendClaim, m, p, 0, func(_ *Partition, o *Owner) { o.Phase = Claiming })
 		}
 	case Claiming: // the lease may be another's by now
+		g.on(LoseClaim, m, p, 0, func(q *Partition, _ *Owner) { q.raise(g.cfg.has(ClaimKeepsEpoch)) })
 		g.on(Claim, m, p, 0, func(q *Partition, o *Owner) {
 			q.raise(g.cfg.has(ClaimKeepsEpoch))
 			o.Phase, o.Current, o.Newest = Claimed, true, true

@@ -65,6 +65,8 @@ var texts = map[Kind]string{
 	PersonSkips:        "a person skips event %n",
 	Edit:               "somebody writes %h into the lease",
 	EditKeepingVersion: "somebody writes %h into the lease and leaves its version as it was",
+	LoseClaim:          "Postgres does what %m has asked for: epoch %e; the answer is lost",
+	LoseMark:           "Postgres does a mark of %m, epoch %e; the answer is lost",
 	Hand:               "%m hands the lease to %h",
 }
 
@@ -72,14 +74,14 @@ func (t *teller) step(cfg *Config, s Step, before, after *State) string {
 	p := s.Partition
 	was, is := &before.Partitions[p], &after.Partitions[p]
 	text, ok := texts[s.Kind]
-	if s.Kind == Claim && !cfg.has(ClaimKeepsEpoch) || s.Kind == PersonRetries || s.Kind == PersonSkips && cfg.Blocking.has(s.Number) {
+	if (s.Kind == Claim || s.Kind == LoseClaim) && !cfg.has(ClaimKeepsEpoch) || s.Kind == PersonRetries || s.Kind == PersonSkips && cfg.Blocking.has(s.Number) {
 		t.last[p]++
 	}
 	var old, own *Owner
 	var epoch int
 	if s.Member > 0 {
 		old, own = &was.Owners[s.Member-1], &is.Owners[s.Member-1]
-		if s.Kind == Claim {
+		if s.Kind == Claim || s.Kind == LoseClaim {
 			t.has[p][s.Member-1] = t.last[p]
 		}
 		epoch = t.has[p][s.Member-1]
@@ -121,16 +123,10 @@ func other(s Step, old, own *Owner, was, is *Partition) string {
 			return fmt.Sprintf("%%m reads %v, whose key is blocked", own.Batch)
 		}
 		return fmt.Sprintf("%%m, epoch %%e, reads %v and sends it", own.Batch)
-	case DeadLetter:
-		if was.Dead == is.Dead {
-			return "%m, epoch %e, makes event %n a dead letter: refused, or already one"
-		}
-		return "%m, epoch %e, makes event %n a dead letter"
-	case Park:
-		if was.Parked == is.Parked {
-			return "%m, epoch %e, parks: refused"
-		}
-		return fmt.Sprintf("%%m, epoch %%e, parks %v", old.Batch)
+	case DeadLetter, LoseDeadLetter:
+		return "%m, epoch %e, makes event %n a dead letter" + outcome(was.Dead == is.Dead, s.Kind == LoseDeadLetter)
+	case Park, LosePark:
+		return fmt.Sprintf("%%m, epoch %%e, parks %v", old.Batch) + outcome(was.Parked == is.Parked, s.Kind == LosePark)
 	case BeginMark:
 		switch {
 		case stopped:
@@ -149,6 +145,16 @@ func other(s Step, old, own *Owner, was, is *Partition) string {
 		return "%m, epoch %e, saves cursor %n"
 	}
 	return "?"
+}
+
+func outcome(refused, lost bool) string {
+	switch {
+	case refused:
+		return ": refused"
+	case lost:
+		return ": it is written, the answer is lost"
+	}
+	return ""
 }
 
 // name of a member.
