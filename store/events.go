@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outlane/outlane/partition"
 )
@@ -103,21 +103,26 @@ func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []
 	}
 	var stored []int64
 	fresh, largest := 0, s.largest()
+	shared := names{}
+	var seq, size, least int64
+	var attempts int
+	id, topic, key := text{}, text{shared: shared}, text{shared: shared}
+	body := newBody(shared, &chunks{})
+	columns := []any{&id, &seq, &topic, &key, &body.contentType, &body.createdAt, &attempts, &size, &least, &body.payload, &body.bytes, &body.headers}
 	c.row = func(r pgx.Rows) error {
-		e := Event{Stream: lane.Stream, Partition: lane.Partition}
-		var size, least int64
-		var b body
-		if err := r.Scan(&e.ID, &e.Seq, &e.Topic, &e.Key, &b.contentType, &b.createdAt, &e.Attempts, &size, &least, &b.payload, &b.bytes, &b.headers); err != nil {
+		if err := r.Scan(columns...); err != nil {
 			return err
 		}
-		b.fill(&e)
+		e := Event{ID: id.is, Seq: seq, Stream: lane.Stream, Topic: topic.is, Key: key.is, Partition: lane.Partition, Attempts: attempts}
+		body.fill(&e)
+		large := size
 		if e.Omitted = size > fetchBody; e.Omitted && least > largest {
-			e.TooLarge, size = least, 0
+			e.TooLarge, large = least, 0
 		}
 		if e.Seq > after {
 			fresh++
 		}
-		events, stored = append(events, e), append(stored, size)
+		events, stored = append(events, e), append(stored, large)
 		return nil
 	}
 	if err := s.run(ctx, "fetch events", c); err != nil {
@@ -164,10 +169,10 @@ func (s *Store) bodies(ctx context.Context, events []Event, maxBytes int) (kept 
 		return events, true, nil
 	}
 	bytes, last, end := 0, int64(0), len(events)
+	body := newBody(nil, nil)
 	err = s.run(ctx, "fetch large events", call{sql: fetchBodies, args: []any{ids}, row: func(r pgx.Rows) error {
 		var id string
-		var b body
-		if err := r.Scan(&id, &b.payload, &b.bytes, &b.headers); err != nil {
+		if err := r.Scan(&id, &body.payload, &body.bytes, &body.headers); err != nil {
 			return err
 		}
 		e := &events[place[id]]
@@ -175,7 +180,7 @@ func (s *Store) bodies(ctx context.Context, events []Event, maxBytes int) (kept 
 			end = min(end, place[id]) // the bytes are compressed in the table, and more than they seemed
 			return nil
 		}
-		b.fill(e)
+		body.fillLarge(e)
 		e.Omitted, last = false, e.Seq
 		bytes += len(e.Payload) + len(e.Headers)
 		return nil
@@ -189,28 +194,6 @@ func (s *Store) bodies(ctx context.Context, events []Event, maxBytes int) (kept 
 	whole = end == len(events)
 	// What is still without its body was deleted meanwhile.
 	return slices.DeleteFunc(events[:end], func(e Event) bool { return e.Omitted && e.TooLarge == 0 }), whole, nil
-}
-
-// body takes a row's columns that may be null.
-type body struct {
-	contentType *string
-	createdAt   *time.Time
-	payload     []byte
-	bytes       []byte
-	headers     []byte
-}
-
-func (b *body) fill(e *Event) {
-	e.Payload, e.Headers = b.payload, b.headers
-	if b.bytes != nil {
-		e.Payload, e.Binary = b.bytes, true
-	}
-	if b.contentType != nil {
-		e.ContentType = *b.contentType
-	}
-	if b.createdAt != nil {
-		e.CreatedAt = b.createdAt.UTC()
-	}
 }
 
 // Arrivals looks at what has become visible, in one snapshot: every row with from < seq <= to or a seq in gaps, ordered by seq. Rows that are
@@ -228,19 +211,22 @@ func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 		gaps = []int64{}
 	}
 	var events []Event
+	shared := names{}
+	var seq int64
+	var xact uint64
+	var number, attempts pgtype.Int4
+	var whole pgtype.Bool
+	id, stream, topic, key := text{}, text{shared: shared}, text{shared: shared}, text{shared: shared}
+	body := newBody(shared, nil)
+	columns := []any{&seq, &xact, &id, &stream, &topic, &key, &number, &body.contentType, &body.createdAt, &attempts, &whole, &body.payload, &body.bytes, &body.headers}
 	err := s.run(ctx, "look at arrivals", call{sql: arrivals, args: []any{from, to, gaps, set[:], arrivalBody}, row: func(r pgx.Rows) error {
-		e := Event{Partition: -1}
-		var id, stream, topic, key *string
-		var number, attempts *int
-		var whole *bool
-		var b body
-		if err := r.Scan(&e.Seq, &e.Xact, &id, &stream, &topic, &key, &number, &b.contentType, &b.createdAt, &attempts, &whole, &b.payload, &b.bytes,
-			&b.headers); err != nil {
+		if err := r.Scan(columns...); err != nil {
 			return err
 		}
-		if id != nil {
-			e.ID, e.Stream, e.Topic, e.Key, e.Partition, e.Attempts, e.Omitted = *id, *stream, *topic, *key, *number, *attempts, !*whole
-			b.fill(&e)
+		e := Event{Seq: seq, Xact: xact, Partition: -1}
+		if id.valid {
+			e.ID, e.Stream, e.Topic, e.Key, e.Partition, e.Attempts, e.Omitted = id.is, stream.is, topic.is, key.is, int(number.Int32), int(attempts.Int32), !whole.Bool
+			body.fill(&e)
 		}
 		events = append(events, e)
 		return nil

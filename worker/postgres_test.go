@@ -198,8 +198,9 @@ func TestACrashOfOnePostgresProcessStartsOver(t *testing.T) {
 	e.Start()
 	produce(e, 1, 30)
 	e.Drained()
-	victim := pgtest.Connect(t, server.URL("postgres"))
+	victim, other := pgtest.Connect(t, server.URL("postgres")), pgtest.Connect(t, server.URL("postgres"))
 	require.NoError(t, syscall.Kill(int(victim.PgConn().PID()), syscall.SIGKILL)) // the server ends all others and recovers
+	require.True(t, pooltest.WaitFor(func() bool { return other.Ping(t.Context()) != nil }))
 	require.True(t, pooltest.WaitFor(func() bool { return e.DB.Ping(t.Context()) == nil }))
 	e.DB.Reset()
 	produce(e, 2, 30)
