@@ -66,3 +66,5 @@ docs:
 
 clean:
 	rm -rf bin
+
+include deploy.mk
