@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var large = flag.Bool("large", false, "explore the large worlds too, which takes minutes and some gigabytes")
+var large = flag.Bool("large", false, "explore the large worlds too, which takes a minute or two and a gigabyte")
 
 // most is more states than any world here has.
 const most = 20_000_000
@@ -62,6 +62,10 @@ var worlds = []world{
 	{"dead letters that do not block, three faults", true, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Faults: 3, Batches: 1, Only: letters}},
 	{"a dead letter in the middle of three", true, Config{Members: 2, Partitions: 1, Events: 3, Refused: 2, Blocking: SetOf(1, 2, 3), Faults: 2, Only: letters}},
 	{"all faults there are, two of them", true, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1, 2), Faults: 2, Batches: 1, Window: true}},
+	{"all faults there are, three of them", true, Config{Members: 2, Partitions: 1, Events: 2, Refused: 1, Blocking: SetOf(1, 2), Faults: 3, Batches: 1, Window: true}},
+	{"three members and two events", true, Config{Members: 3, Partitions: 1, Events: 2, Faults: 1, Batches: 1, Only: streams}},
+	{"three events and two faults", true, Config{Members: 2, Partitions: 1, Events: 3, Faults: 2, Batches: 1, Only: []Kind{Bury, Crash, Cut, TimeOut}}},
+	{"two partitions, any fault, twice", true, Config{Members: 2, Partitions: 2, Events: 1, Faults: 2}},
 	{"two partitions, any fault", true, Config{Members: 2, Partitions: 2, Events: 1, Faults: 1}},
 }
 
