@@ -27,3 +27,4 @@ $(PROMTOOL):
 promtool-test: $(PROMTOOL)
 	$(PROMTOOL) check rules charts/outlane/files/alerts.yaml
 	$(PROMTOOL) test rules charts/alerts_test.yaml
+	cd tools/promtool && go vet . && go test -count=1 .
