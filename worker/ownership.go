@@ -92,6 +92,19 @@ func (w *Worker) fence(p *part) {
 	}
 }
 
+// doubt claims p again after what is under way is settled: what was written about it is not known, and a claim reads it.
+func (w *Worker) doubt(p *part) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.state != partActive || w.parts[p.n] != p {
+		return
+	}
+	w.stopPart(p, true)
+	if _, ok := w.held[p.n]; ok {
+		w.claimAfter(p.n, contestPause)
+	}
+}
+
 // claimAfter keeps partition n from being claimed for d.
 func (w *Worker) claimAfter(n int, d time.Duration) {
 	w.held[n] = time.Now().Add(d)

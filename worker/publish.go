@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/outlane/outlane/internal/crash"
@@ -34,7 +33,7 @@ func (w *Worker) publish(l *lane) {
 
 // deliver sends events and says how many of them, from the first, are settled or on their way to their mark, and what stopped it.
 func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, verified time.Time) (int, error) {
-	if time.Since(verified) > w.cfg.LeaseDuration/2 || w.mayBeBlocked(events) {
+	if time.Since(verified) > w.cfg.LeaseDuration/2 || w.routes.blocks() {
 		if err := w.verify(ctx, l.part); err != nil {
 			return 0, err
 		}
@@ -90,11 +89,6 @@ func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, ver
 	return w.refused(ctx, l, events, res)
 }
 
-// mayBeBlocked says whether another owner's decision could forbid to send events. If the epoch is ours after they were read, there was none before.
-func (w *Worker) mayBeBlocked(events []store.Event) bool {
-	return slices.ContainsFunc(events, func(e store.Event) bool { return w.routes.match(e.Topic).Block })
-}
-
 // published hands stored events to the markers.
 func (w *Worker) published(l *lane, name string, events []store.Event, streamSeq uint64, took time.Duration) {
 	m := &markBatch{lane: l, epoch: l.part.epoch, ids: make([]string, len(events)), low: events[0].Seq}
@@ -145,6 +139,9 @@ func (w *Worker) refused(ctx context.Context, l *lane, events []store.Event, res
 	err := w.cfg.Database.DeadLetter(ctx, store.DeadLetter{Event: e, Epoch: l.part.epoch, Reason: res.Err.Reason, Error: res.Err.Error(),
 		Attempts: attempts, Block: route.Block})
 	if err != nil {
+		if route.Block && !errors.Is(err, store.ErrFenced) {
+			w.doubt(l.part)
+		}
 		return res.Stored, err
 	}
 	crash.At(crash.GaveUp)

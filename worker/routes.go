@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -31,6 +32,12 @@ func newRouteTable(routes []Route, maxAttempts int) *routeTable {
 		t.routes = append(t.routes, r)
 	}
 	return t
+}
+
+// blocks says whether an event could be forbidden by another owner's decision: a dead letter blocks all of its key, whatever route those take. If the
+// epoch is ours after events were read, there was no such decision before.
+func (t *routeTable) blocks() bool {
+	return slices.ContainsFunc(t.routes, func(r Route) bool { return r.Block })
 }
 
 func (t *routeTable) match(topic string) Route {
