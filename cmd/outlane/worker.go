@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +52,7 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	log := a.logger().With("worker", id)
+	collectGarbage(int64(cfg.Worker.Memory))
 	var broker *publish.Broker
 	db, err := a.openStore(log, "outlane worker "+id, cfg.Database.MaxConnections, func(c *store.Config) {
 		c.LargestBody = func() int64 { return broker.MaxPayload() }
@@ -107,6 +110,24 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 		err = errors.Join(refused, err)
 	}
 	return err
+}
+
+const (
+	// garbagePercent is how much garbage there may be, in percent of what is in use: three times Go's default, for a tenth of the processor time.
+	garbagePercent = 300
+	// beside is the memory that a worker has beside its payloads, in bytes, as Go counts it: without the program itself.
+	beside = 36 << 20
+)
+
+// collectGarbage has garbage collected seldom while there is little of it, and often where it would take more memory than worker.memory is worth.
+// GOGC and GOMEMLIMIT decide instead, where they are set.
+func collectGarbage(memory int64) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && memory <= math.MaxInt64-beside {
+		debug.SetMemoryLimit(memory + beside)
+	}
 }
 
 // runBoth runs the worker with its HTTP server, which answers until the worker is done.
