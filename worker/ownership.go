@@ -63,7 +63,9 @@ func (o owner) Release(ctx context.Context, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopPart(p, false)
-	w.forget(p)
+	if p.quiet() { // else it is not claimed again before what is under way has ended
+		w.forget(p)
+	}
 	w.cfg.Metrics.handovers.WithLabelValues("released").Inc()
 }
 
