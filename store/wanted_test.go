@@ -256,3 +256,21 @@ func nestedPlans(t testing.TB, url, sql string) [][]string {
 	require.Greater(t, len(plans), 1)
 	return plans
 }
+
+func TestWorkersWantedFromTheProgram(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	for p := range 5 {
+		d.insert("A", keyIn(p, 0), 3)
+	}
+	name, url := pgtest.Role(t, d.url)
+	require.NoError(t, migrations.Grants(ctx, d.url, "public", migrations.Roles{Scaler: name}))
+	for _, u := range []string{url, d.url} {
+		s := openURL(t, u)
+		for most, want := range map[int]int{0: 5, 3: 3, 100: 5} {
+			wanted, err := s.WorkersWanted(ctx, 1, most)
+			require.NoError(t, err)
+			require.Equal(t, want, wanted, most)
+		}
+	}
+}

@@ -44,8 +44,8 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	add("setup", a.migrate(), a.streams(), a.config())
-	add("run", a.worker(), a.demo(), a.bench())
-	add("operate", a.status(), a.dlq(), a.verify())
+	add("run", a.worker(), a.scaler(), a.demo(), a.bench())
+	add("operate", a.status(), a.dlq(), a.verify(), a.send())
 	root.AddCommand(a.version(), &cobra.Command{Use: "settings", Short: "Every flag and variable of the configuration", Long: config.HelpText()})
 	checkArguments(root)
 	return root
