@@ -17,7 +17,9 @@ import (
 func TestWorkersWanted(t *testing.T) {
 	t.Parallel()
 	const fill = `INSERT INTO outbox_events (stream, topic, partition_key, payload) SELECT '%s', 't', '%s', '{}' FROM generate_series(1, %d) n`
-	add := func(d *database, stream string, partition, n int) { d.exec(fmt.Sprintf(fill, stream, keyIn(partition, 0), n)) }
+	add := func(d *database, stream string, partition, n int) {
+		d.exec(fmt.Sprintf(fill, stream, keyIn(partition, 0), n))
+	}
 	state := func(d *database, stream string, partition int, member string) {
 		d.exec(`INSERT INTO outlane_lane_states (stream, partition, member, reason, detail, since) VALUES ($1, $2, $3, 'no_leader', '', now())`,
 			stream, partition, member)

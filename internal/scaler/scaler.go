@@ -138,7 +138,9 @@ func (s *scaler) metrics(ctx context.Context, q *metricsRequest) (*metricsRespon
 	return &metricsResponse{MetricName, float64(n)}, err
 }
 
-func (s *scaler) health(context.Context, *healthRequest) (*healthResponse, error) { return &healthResponse{}, nil }
+func (s *scaler) health(context.Context, *healthRequest) (*healthResponse, error) {
+	return &healthResponse{}, nil
+}
 
 // push tells KEDA at once, and when it changes, whether any worker is wanted.
 func (s *scaler) push(r *objectRef, stream grpc.ServerStream) error {
