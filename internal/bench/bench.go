@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -105,15 +106,7 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 }
 
 func (o Options) wants(letter string) bool {
-	if len(o.Only) == 0 {
-		return true
-	}
-	for _, l := range o.Only {
-		if l == letter {
-			return true
-		}
-	}
-	return false
+	return len(o.Only) == 0 || slices.Contains(o.Only, letter)
 }
 
 // String names the size.

@@ -22,6 +22,7 @@ import (
 // lab is the servers, and what is left of a section to clean up.
 type lab struct {
 	opts    Options
+	began   time.Time
 	section string
 	dir     string
 
@@ -41,7 +42,7 @@ type lab struct {
 }
 
 func open(ctx context.Context, opts Options) (_ *lab, err error) {
-	l := &lab{opts: opts, section: "start", templates: map[string]bool{}}
+	l := &lab{opts: opts, began: time.Now(), section: "start", templates: map[string]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
@@ -124,7 +125,7 @@ func (l *lab) versions() (postgres, nats string) { return l.pgVersion, server.VE
 // say tells what happens now.
 func (l *lab) say(format string, args ...any) {
 	if l.opts.Progress != nil {
-		l.opts.Progress(l.section + ": " + fmt.Sprintf(format, args...))
+		l.opts.Progress(fmt.Sprintf("%4.0fs %s: ", time.Since(l.began).Seconds(), l.section) + fmt.Sprintf(format, args...))
 	}
 }
 

@@ -15,8 +15,8 @@ func payloads(ctx context.Context, l *lab) ([]Row, error) {
 		bytes, events int
 	}{
 		{"1 kB", 1000, pick(l, 500, 40_000, 200_000)},
-		{"10 kB", 10_000, pick(l, 200, 20_000, 100_000)},
-		{"100 kB", 100_000, pick(l, 100, 3000, 20_000)},
+		{"10 kB", 10_000, pick(l, 200, 10_000, 100_000)},
+		{"100 kB", 100_000, pick(l, 100, 1500, 20_000)},
 	}
 	var rows []Row
 	for _, size := range sizes {
