@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -275,4 +276,42 @@ func TestWorkersWantedFromTheProgram(t *testing.T) {
 			require.Equal(t, want, wanted, most)
 		}
 	}
+}
+
+// What a call reads depends on what waits, and on the second argument, not on what was processed.
+func TestWorkersWantedReadsNoMoreThanItMust(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	fill := func(n int) {
+		d.exec(`INSERT INTO outbox_events (stream, topic, partition_key, payload) SELECT 'A', 't', n::text, '{}' FROM generate_series(1, $1::int) n`, n)
+	}
+	blocks := func(sql string) (n int) {
+		var plan string
+		require.NoError(t, d.conn.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql).Scan(&plan))
+		var parsed []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(plan), &parsed))
+		return parsed[0].Plan.Hit + parsed[0].Plan.Read
+	}
+	settle := func() {
+		d.exec("UPDATE outbox_events SET processed = true WHERE NOT processed")
+		d.exec(`INSERT INTO outlane_lanes (stream, partition, cursor) SELECT 'A', p, (SELECT max(seq) FROM outbox_events) FROM generate_series(0, 15) p
+			ON CONFLICT (stream, partition) DO UPDATE SET cursor = excluded.cursor`)
+	}
+	const one, all = "SELECT outbox_workers_wanted(100, 1)", "SELECT outbox_workers_wanted(100)"
+	fill(500)
+	settle()
+	blocks(all) // the first call reads the catalogue
+	few := blocks(all)
+	fill(10_000)
+	settle()
+	require.Less(t, blocks(all), few+200, "processed rows are not read")
+	fill(5000)
+	capped, whole := blocks(one), blocks(all)
+	require.Greater(t, whole, few+300, "what waits is read")
+	require.Less(t, capped, whole/4, "only so many as one worker takes")
 }
