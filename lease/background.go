@@ -9,7 +9,8 @@ import (
 
 // keepRenewing joins the pool and keeps this member's record alive until ctx ends.
 func (m *Manager) keepRenewing(ctx context.Context) {
-	joined, stuck, announced := false, false, false
+	joined, stuck, announced, failures := false, false, false, 0
+	spread := jitter(m.cfg.Duration / 3) // so that members that were started by one command do not renew in step
 	for ctx.Err() == nil {
 		if idle := m.cfg.Clock().Sub(*m.turned.Load()); idle > m.cfg.Duration+m.cfg.callTimeout() {
 			// The loop hangs in the handler. To renew now would be to hold partitions that nobody works on.
@@ -36,9 +37,12 @@ func (m *Manager) keepRenewing(ctx context.Context) {
 			close(m.announced)
 		}
 		if err != nil {
-			m.pause(ctx, m.cfg.retryAfter()+jitter(m.cfg.retryAfter()/2), m.renew)
+			m.pause(ctx, m.backoff(failures), m.renew)
+			failures++
 		} else {
-			m.pause(ctx, m.cfg.Duration/3-jitter(m.cfg.Duration/30), m.renew)
+			failures = 0
+			m.pause(ctx, m.cfg.Duration/3-jitter(m.cfg.Duration/30)-spread, m.renew)
+			spread = 0
 		}
 	}
 }
@@ -61,8 +65,12 @@ func (m *Manager) renewOnce(ctx context.Context, me Member, joined bool) error {
 
 // keepWatching watches the backend until ctx ends.
 func (m *Manager) keepWatching(ctx context.Context) {
-	for ctx.Err() == nil {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		began := m.cfg.Clock()
 		err := m.cfg.Backend.Watch(ctx, m.cfg.every(), m.see)
+		if m.cfg.Clock().Sub(began) > m.cfg.Duration {
+			failures = 0
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -70,8 +78,16 @@ func (m *Manager) keepWatching(ctx context.Context) {
 			err = errors.New("watch ended")
 		}
 		m.settle(watching, err)
-		m.pause(ctx, m.cfg.retryAfter()/2+jitter(m.cfg.retryAfter()/2), nil)
+		m.pause(ctx, m.backoff(failures)/2, nil)
 	}
+}
+
+// backoff is the pause after so many failures in a row and one: longer each time, so that a backend that cannot keep up is asked less, but never
+// so long that a member that renews then would be too late.
+func (m *Manager) backoff(failures int) time.Duration {
+	most := max(m.cfg.Duration/3, m.cfg.retryAfter())
+	d := min(m.cfg.retryAfter()<<min(failures, 10), most)
+	return d + jitter(d/2)
 }
 
 // pause waits until the time is over, ctx ends, or early is signalled.

@@ -19,7 +19,7 @@ import (
 const (
 	// swapsAtOnce and swapRate bound what one member asks of the API server while partitions move: at most so many writes at a time, and
 	// so many a second, as a burst too. Renewals are not counted: they must not wait behind anything.
-	swapsAtOnce = 8
+	swapsAtOnce = 4
 	swapRate    = 400
 
 	// joinTries is how often a record that changes meanwhile is written.
@@ -40,8 +40,7 @@ type KubernetesConfig struct {
 }
 
 // Kubernetes is a Backend on Leases of coordination.k8s.io/v1. Each member has one, which it renews; each partition has one, which is
-// written when its holder changes and at no other time. One list and one watch show them all; the rest of its reading is one small GET
-// whenever nothing has come for a quarter of a second or more, which tells a quiet pool from an API server that cannot store anything.
+// written when its holder changes and at no other time. One list and one watch show them all.
 //
 // A member is removed on condition that its Lease still is the very one that was seen, and a partition's Lease is changed on the same
 // condition, so that a view that is late leads to a refused write and no more.
@@ -54,14 +53,19 @@ type Kubernetes struct {
 
 	swaps *rate.Limiter
 
-	allowed  atomic.Bool  // what is needed is known to be granted
+	asking   sync.Mutex
+	allowed  bool         // what is needed is granted, as far as can be known; guarded by asking
 	answered atomic.Int64 // when the API server last took a write, by since
 	began    time.Time
 
 	mu      sync.Mutex
-	own     *coordination.Lease // the member's Lease as last written
+	own     map[string]*coordination.Lease // members' Leases by name, as last written here: one, in a pool
 	awaited awaited
+	covered map[int]time.Time // partitions whose Lease was found to exist though none was seen, and when
 }
+
+// coveredAfter is how long a Lease that exists may stay unseen before it is looked at: who lost a race sees the winner's much sooner.
+const coveredAfter = 500 * time.Millisecond
 
 // awaited is a write of our own that the watch has not shown yet.
 type awaited struct {
@@ -88,6 +92,7 @@ func NewKubernetes(cfg KubernetesConfig) (*Kubernetes, error) {
 		names:  kubernetesNames{instance: legalInstance(cfg.Instance), podUID: cfg.PodUID},
 		swaps:  rate.NewLimiter(swapRate, swapRate),
 		began:  time.Now(),
+		own:    map[string]*coordination.Lease{}, covered: map[int]time.Time{},
 	}
 	if cfg.PodUID != "" {
 		k.pod = podReference(cfg.Pod, cfg.PodUID)
@@ -105,7 +110,7 @@ func (k *Kubernetes) wrote() { k.answered.Store(int64(time.Since(k.began))) }
 func (k *Kubernetes) await(l *coordination.Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.own = l
+	k.own[l.Name] = l
 	k.awaited = awaited{name: l.Name, version: l.ResourceVersion, since: time.Now()}
 }
 
@@ -119,13 +124,15 @@ func (k *Kubernetes) failed(ctx context.Context, err error) error {
 
 // permitted fails while a permission is missing. What was granted once is not asked for again.
 func (k *Kubernetes) permitted(ctx context.Context) error {
-	if k.allowed.Load() {
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	if k.allowed {
 		return nil
 	}
 	if err := k.client.permitted(ctx); err != nil {
 		return k.failed(ctx, err)
 	}
-	k.allowed.Store(true)
+	k.allowed = true
 	return nil
 }
 
@@ -173,10 +180,10 @@ func (k *Kubernetes) overwrite(ctx context.Context, record, seen *coordination.L
 func (k *Kubernetes) Renew(ctx context.Context, m Member) error {
 	record := k.memberLease(m)
 	k.mu.Lock()
-	known := k.own
+	known := k.own[record.Name]
 	k.mu.Unlock()
 	for range joinTries {
-		if known == nil || known.Name != record.Name {
+		if known == nil {
 			there, err := k.client.get(ctx, record.Name)
 			if apierrors.IsNotFound(err) {
 				return ErrGone
@@ -303,6 +310,18 @@ func (k *Kubernetes) swap(ctx context.Context, s Swap) (bool, error) {
 
 // uncover takes over a partition's Lease that exists and is seen by no member, because it has lost its labels or was made by somebody else.
 func (k *Kubernetes) uncover(ctx context.Context, s Swap) (bool, error) {
+	k.mu.Lock()
+	since, before := k.covered[s.Lease.Partition]
+	if !before {
+		k.covered[s.Lease.Partition] = time.Now()
+	}
+	k.mu.Unlock()
+	if !before || time.Since(since) < coveredAfter {
+		return false, nil
+	}
+	k.mu.Lock()
+	delete(k.covered, s.Lease.Partition)
+	k.mu.Unlock()
 	there, err := k.client.get(ctx, k.names.partition(s.Lease.Partition))
 	if apierrors.IsNotFound(err) || err == nil && k.names.ours(there) {
 		return false, nil

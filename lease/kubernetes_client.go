@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	authorization "k8s.io/api/authorization/v1"
@@ -54,6 +56,23 @@ type kubernetesClient struct {
 	params    runtime.ParameterCodec
 	namespace string
 	dialer    *connrotation.Dialer
+	heard     *atomic.Int64 // when something was last received, by since
+	began     time.Time
+}
+
+// hearingConn notes when something is received.
+type hearingConn struct {
+	net.Conn
+	heard *atomic.Int64
+	began time.Time
+}
+
+func (c hearingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard.Store(int64(time.Since(c.began)))
+	}
+	return n, err
 }
 
 func newKubernetesClient(cfg *rest.Config, namespace string) (*kubernetesClient, error) {
@@ -76,17 +95,33 @@ func newKubernetesClient(cfg *rest.Config, namespace string) (*kubernetesClient,
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
-	dialer := connrotation.NewDialer(dial)
-	c.Dial = dialer.DialContext
+	made := &kubernetesClient{params: runtime.NewParameterCodec(scheme), namespace: namespace, heard: &atomic.Int64{}, began: time.Now()}
+	made.dialer = connrotation.NewDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return hearingConn{conn, made.heard, made.began}, nil
+	})
+	c.Dial = made.dialer.DialContext
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("lease: prepare a Kubernetes client: %w", err)
 	}
-	return &kubernetesClient{rest: client, params: runtime.NewParameterCodec(scheme), namespace: namespace, dialer: dialer}, nil
+	made.rest = client
+	return made, nil
 }
 
-// reconnect closes all connections, so that what comes next opens new ones.
-func (c *kubernetesClient) reconnect() { c.dialer.CloseAll() }
+// deafAfter is how long a connection is silent on which an answer is overdue before it is taken to be broken.
+const deafAfter = 2 * time.Second
+
+// reconnect closes all connections if they seem to be half open, so that what comes next opens new ones. An API server that is merely slow is not
+// burdened with that.
+func (c *kubernetesClient) reconnect() {
+	if time.Since(c.began)-time.Duration(c.heard.Load()) > deafAfter {
+		c.dialer.CloseAll()
+	}
+}
 
 func (c *kubernetesClient) close() { c.dialer.CloseAll() }
 
@@ -147,29 +182,31 @@ func (e *ForbiddenError) Error() string {
 		strings.Join(e.Verbs, ", "), e.Namespace)
 }
 
-// permitted asks whether all that is needed is granted, and returns a *ForbiddenError if not. Where that cannot be asked, it is found out by
-// trying.
+// needed are the verbs on leases without which the backend cannot work.
+var needed = []string{"get", "list", "watch", "create", "update", "delete"}
+
+// permitted asks whether all that is needed is granted, and returns a *ForbiddenError if not. Where that is not known, it is found out by trying.
 func (c *kubernetesClient) permitted(ctx context.Context) error {
-	var missing []string
-	for _, verb := range []string{"get", "list", "watch", "create", "update", "delete"} {
-		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorization.ResourceAttributes{
-				Namespace: c.namespace, Verb: verb, Group: coordination.GroupName, Resource: "leases",
-			},
-		}}
-		err := c.rest.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").Body(review).Do(ctx).Into(review)
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("ask for permissions: %w", err)
-		}
-		if !review.Status.Allowed {
-			missing = append(missing, verb)
-		}
+	review := &authorization.SelfSubjectRulesReview{Spec: authorization.SelfSubjectRulesReviewSpec{Namespace: c.namespace}}
+	err := c.rest.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews").Body(review).Do(ctx).Into(review)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || err == nil && review.Status.Incomplete {
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("ask for permissions: %w", err)
+	}
+	missing := slices.DeleteFunc(slices.Clone(needed), func(verb string) bool {
+		return slices.ContainsFunc(review.Status.ResourceRules, func(r authorization.ResourceRule) bool {
+			return among(r.Verbs, verb) && among(r.APIGroups, coordination.GroupName) && among(r.Resources, "leases") && len(r.ResourceNames) == 0
+		})
+	})
 	if len(missing) > 0 {
 		return &ForbiddenError{Verbs: missing, Namespace: c.namespace}
 	}
 	return nil
+}
+
+// among says whether a rule's list has an item, or all.
+func among(list []string, item string) bool {
+	return slices.Contains(list, item) || slices.Contains(list, "*")
 }

@@ -180,7 +180,6 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	grant(t, pool, "writes", "create", "update", "delete")
 	settle(t, pool, w)
 	require.NoError(t, w.Status().Err)
-	require.NoError(t, w.Stop())
 }
 
 // grant gives the guest verbs on Leases in the pool's namespace.

@@ -8,27 +8,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// prober asks the API server for one Lease when nothing else has shown for a while that it can read and store: an open watch does not, for
-// it stays open and silent while etcd is away, and through a network that swallows everything.
+// prober asks the API server for one Lease when nothing else is about to show that it can read and store: an open watch does not, for it stays
+// open and silent while etcd is away, and through a network that swallows everything. In a pool whose members have one duration, renewals
+// show it, and it asks nothing.
 type prober struct {
-	k      *Kubernetes
-	wanted atomic.Int64 // after how long without proof to ask, a time.Duration
-	last   atomic.Int64 // when there was proof, since k.began
-	found  chan time.Time
+	k     *Kubernetes
+	proof atomic.Int64 // for how long an answer is proof, a time.Duration
+	last  atomic.Int64 // when there was proof, since k.began
+	found chan time.Time
 }
 
 func newProber(k *Kubernetes, proof time.Duration) *prober {
 	p := &prober{k: k, found: make(chan time.Time, 1)}
-	p.wanted.Store(int64(proof / 2))
+	p.proof.Store(int64(proof))
 	return p
 }
 
 // run asks until ctx ends.
 func (p *prober) run(ctx context.Context) {
 	for {
-		wanted := time.Duration(p.wanted.Load())
+		proof := time.Duration(p.proof.Load())
 		last := p.k.began.Add(time.Duration(max(p.last.Load(), p.k.answered.Load())))
-		wait := wanted - time.Since(last)
+		wait := proof - proof/20 - time.Since(last)
 		if wait <= 0 {
 			if p.ask(ctx) {
 				select {
@@ -36,7 +37,7 @@ func (p *prober) run(ctx context.Context) {
 				case <-ctx.Done():
 				}
 			}
-			wait = wanted / 2
+			wait = proof - jitter(proof/4) // whatever came of it: an API server in trouble is not asked any more often
 		}
 		timer := time.NewTimer(wait)
 		select {

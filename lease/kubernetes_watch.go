@@ -14,13 +14,13 @@ import (
 
 const (
 	// gather is how long changes are gathered, from the last time that some were shown, so that many at once are shown together.
-	gather = 10 * time.Millisecond
+	gather = 25 * time.Millisecond
 
 	// blindAfter is how long the watch may take to show what this member has written. After that it is begun anew.
-	blindAfter = 10 * time.Second
+	blindAfter = 30 * time.Second
 
-	// shortestProof and longestProof bound for how long an answer proves that the API server stores what it is given.
-	shortestProof, longestProof = 100 * time.Millisecond, 5 * time.Second
+	// longestProof bounds for how long an answer proves that the API server stores what it is given.
+	longestProof = 10 * time.Second
 
 	// shortestWatch is how long a watch lasts at least of which it is routine that it ends.
 	shortestWatch = time.Second
@@ -38,7 +38,7 @@ type kubernetesView struct {
 	names   kubernetesNames
 	version string // to watch from
 	members map[string]Member
-	leases  map[int]Lease
+	leases  []Lease // by partition; those without a version have no record
 
 	newMembers, newLeases bool // there is something to show
 }
@@ -178,7 +178,7 @@ func (k *Kubernetes) blind() bool {
 
 func (v *kubernetesView) reset(all *coordination.LeaseList) {
 	v.version = all.ResourceVersion
-	v.members, v.leases = map[string]Member{}, map[int]Lease{}
+	v.members, v.leases = map[string]Member{}, nil
 	v.newMembers, v.newLeases = true, true
 	for i := range all.Items {
 		v.change(&all.Items[i], false)
@@ -190,9 +190,11 @@ func (v *kubernetesView) change(l *coordination.Lease, gone bool) {
 	gone = gone || l.DeletionTimestamp != nil // what only waits for a finalizer
 	if p, ok := v.names.partitionOf(l.Name); ok {
 		v.newLeases = true
-		if gone {
-			delete(v.leases, p)
-		} else {
+		if p >= len(v.leases) {
+			v.leases = append(v.leases, make([]Lease, p+1-len(v.leases))...)
+		}
+		v.leases[p] = Lease{}
+		if !gone {
 			v.leases[p] = leaseOf(p, l)
 		}
 	} else if v.names.isMember(l.Name) {
@@ -224,23 +226,27 @@ func (v *kubernetesView) update() Update {
 	if v.newLeases {
 		u.Leases = make([]Lease, 0, len(v.leases))
 		for _, l := range v.leases {
-			u.Leases = append(u.Leases, l)
+			if l.Version != "" {
+				u.Leases = append(u.Leases, l)
+			}
 		}
 	}
 	v.newMembers, v.newLeases = false, false
 	return u
 }
 
-// proof is for how long an answer proves that other members, too, could have renewed: a quarter of the shortest of their durations, so that
-// nobody is declared dead for the time in which the API server took no writes.
+// proof is for how long an answer proves that other members, too, could have renewed: a little longer than a third of the shortest of their
+// durations. Members that renew every third of one duration so prove it to themselves; and since a gap of more than a quarter interrupts the
+// observation of a member, nobody is declared dead for a time in which the API server took no writes.
 func (v *kubernetesView) proof() time.Duration {
-	shortest := 4 * longestProof
+	const share, of = 9, 25
+	shortest := longestProof * of / share
 	for _, m := range v.members {
 		if m.Duration > 0 {
 			shortest = min(shortest, m.Duration)
 		}
 	}
-	return min(max(shortest/4, shortestProof), longestProof)
+	return max(shortest, minDuration) * share / of
 }
 
 // shower shows the view: changes soon, and that it is current as long as that is proven.
@@ -279,7 +285,7 @@ func (s *shower) show() {
 	s.gather = nil
 	u := s.view.update()
 	if u.Members != nil {
-		s.prober.wanted.Store(int64(s.view.proof() / 2))
+		s.prober.proof.Store(int64(s.view.proof()))
 	}
 	s.shown = time.Now()
 	s.see(u)

@@ -1,6 +1,9 @@
 package lease
 
-import "time"
+import (
+	"hash/fnv"
+	"time"
+)
 
 const (
 	minDuration = 100 * time.Millisecond
@@ -74,10 +77,31 @@ func (j *judge) postpone(id string, until time.Time) {
 // silence returns for how long the member has been seen not to renew, as of the last update.
 func (j *judge) silence(o *observed) time.Duration { return j.last.Sub(o.since) }
 
+// rank is this member's place in the order in which those that are alive declare another dead. The first does it at once, and the others only
+// if that had no effect: one death must not be a hundred writes.
+func (j *judge) rank(dead string) int {
+	rank, own := 0, place(dead, j.self)
+	for id, o := range j.members {
+		if id != j.self && id != dead && j.silence(o) < j.duration(o.member) && place(dead, id) < own {
+			rank++
+		}
+	}
+	return rank
+}
+
+func place(dead, id string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(dead + "\x00" + id)) // a hash takes everything
+	return h.Sum64()
+}
+
 // silent returns the members that are to be declared dead as of the last update, and whether there are others for which that was postponed.
 func (j *judge) silent() (dead []Member, later bool) {
 	for id, o := range j.members {
 		if id == j.self || j.silence(o) < j.duration(o.member) {
+			continue
+		}
+		if j.silence(o) < j.duration(o.member)+time.Duration(j.rank(id))*j.every {
 			continue
 		}
 		if j.last.Before(o.postponed) {

@@ -55,6 +55,21 @@ func (s Status) orTimeout() error {
 	return context.DeadlineExceeded
 }
 
+// Holding is how many partitions are in the hands of the handler, for those who ask often.
+func (m *Manager) Holding() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.status.Running)
+}
+
+// Sees says whether a member's record was there when the pool was last seen.
+func (m *Manager) Sees(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.view.members[id]
+	return ok
+}
+
 // pool describes the view. m.mu is held.
 func (m *Manager) pool() (members []MemberStatus, unowned int) {
 	held := map[string]int{}

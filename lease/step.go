@@ -230,8 +230,15 @@ func (m *Manager) released(p int) {
 	}
 }
 
-// swap writes what was planned. Whether it took effect is seen by watching; the answer only says how soon to try again.
+// swapsPerCall is how many leases are written before those that were written are begun with.
+const swapsPerCall = 64
+
+// swap writes what was planned, or as much of it as is done in one go; the next step does the rest. Whether it took effect is seen by watching; the answer only says how soon to try again.
 func (m *Manager) swap(ctx context.Context, todo plan) {
+	if len(todo.swaps) > swapsPerCall {
+		todo.swaps = todo.swaps[:swapsPerCall]
+		defer m.kick(m.news)
+	}
 	call, cancel := context.WithTimeout(ctx, m.cfg.callTimeout())
 	defer cancel()
 	done, err := m.cfg.Backend.Swap(call, todo.swaps)

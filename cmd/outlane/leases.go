@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/outlane/outlane/lease"
 	"github.com/outlane/outlane/store"
 )
@@ -23,6 +25,7 @@ func (a *app) kubernetes() (backend *lease.Kubernetes, where string, err error) 
 		return nil, "", usageError{fmt.Errorf("lease.backend: %w; give lease.kubeconfig, or run it in a pod", err)}
 	}
 	client.UserAgent = "outlane/" + version
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // what the client library says, its errors say too
 	if l.Namespace != "" {
 		namespace = l.Namespace
 	}

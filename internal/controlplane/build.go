@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -24,7 +25,7 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 		return "", err
 	}
 	source := filepath.Join(root, module)
-	folder, err := cacheFolder(ctx, source)
+	folder, err := cacheFolder(source)
 	if err != nil {
 		return "", err
 	}
@@ -60,12 +61,12 @@ func moduleRoot(ctx context.Context) (string, error) {
 }
 
 // cacheFolder is named by Kubernetes' version and by everything that the binary is made from.
-func cacheFolder(ctx context.Context, source string) (string, error) {
+func cacheFolder(source string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find the cache folder: %w", err)
 	}
-	version, err := kubernetesVersion(ctx, source)
+	version, err := kubernetesVersion(source)
 	if err != nil {
 		return "", err
 	}
@@ -84,14 +85,18 @@ func cacheFolder(ctx context.Context, source string) (string, error) {
 	return folder, nil
 }
 
-func kubernetesVersion(ctx context.Context, source string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	cmd.Dir = source
-	out, err := cmd.Output()
+var versionLine = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)$`)
+
+func kubernetesVersion(source string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
-		return "", fmt.Errorf("find the version of Kubernetes: %w", err)
+		return "", fmt.Errorf("read the control plane's source: %w", err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	found := versionLine.FindSubmatch(text)
+	if found == nil {
+		return "", errors.New("find the version of Kubernetes: go.mod has none")
+	}
+	return string(found[1]), nil
 }
 
 // lock holds a file against other processes.
@@ -107,7 +112,7 @@ func lock(name string) (unlock func(), err error) {
 }
 
 func build(ctx context.Context, source, program string) error {
-	version, err := kubernetesVersion(ctx, source)
+	version, err := kubernetesVersion(source)
 	if err != nil {
 		return err
 	}
@@ -120,7 +125,7 @@ func build(ctx context.Context, source, program string) error {
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", strings.Join(link, " "), "-o", program+".new", ".")
 	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build Kubernetes: %w: %s", err, strings.TrimSpace(string(out)))
 	}
