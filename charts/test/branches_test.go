@@ -270,3 +270,21 @@ func TestDefaultsAgree(t *testing.T) {
 		}
 	}
 }
+
+// What is added for the worker is there for everybody who talks to the database: a certificate, a proxy.
+func TestExtrasAreInEveryPod(t *testing.T) {
+	t.Parallel()
+	values := read(t, chartDir+"/ci/everything-else.yaml")
+	values["autoscaling"] = map[string]any{"enabled": true, "trigger": "external"}
+	i := render(t, "shop", values)
+	specs := i.podSpecs()
+	require.Len(t, specs, 4, "worker, migration, scaler, test")
+	for name, pod := range specs {
+		c := pod.Spec.Containers[0]
+		require.Contains(t, c.VolumeMounts, core.VolumeMount{Name: "scratch", MountPath: "/scratch"}, name)
+		require.Contains(t, c.Env, core.EnvVar{Name: "GOMEMLIMIT", Value: "200MiB"}, name)
+		require.Len(t, c.EnvFrom, 1, name)
+	}
+	require.Equal(t, "payments", specs["Deployment shop-mover"].Labels["team"])
+	require.NotContains(t, specs["Deployment shop-mover"].Labels, "helm.sh/chart", "a new chart alone makes no new pods")
+}

@@ -17,6 +17,9 @@
 {{- if .nats }}
 {{ include "outlane.nats.env" (dict "Values" .root.Values "secret" .secret) }}
 {{- end }}
+{{- with .root.Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- /* What is the same in every pod. */ -}}
@@ -47,4 +50,41 @@ priorityClassName: {{ . | quote }}
 image: {{ include "outlane.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext: {{- toYaml .Values.securityContext | nindent 2 }}
+{{- with .Values.extraEnvFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* What every container of ours mounts, and where it comes from. Each takes root, config (name of the ConfigMap) and nats (whether it talks to NATS). */ -}}
+{{- define "outlane.mounts" -}}
+- {name: config, mountPath: /etc/outlane/outlane.yaml, subPath: outlane.yaml, readOnly: true}
+{{- if .nats }}
+{{- with include "outlane.nats.mounts" .root | trim }}
+{{ . }}
+{{- end }}
+{{- end }}
+{{- with .root.Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "outlane.volumes" -}}
+- name: config
+  configMap: {name: {{ .config }}}
+{{- if .nats }}
+{{- with include "outlane.nats.volumes" (dict "Values" .root.Values "secret" .config) | trim }}
+{{ . }}
+{{- end }}
+{{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Labels of pods: without the chart's version, so that a new chart alone makes no new pods. */ -}}
+{{- define "outlane.podLabels" -}}
+{{ include "outlane.selector" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
