@@ -1,9 +1,11 @@
 # make demo   runs the main job on this machine, servers and all
 # make test   vet, staticcheck, golangci-lint and every test
-# make chaos  breaks a pool at random and checks it: SECONDS=60, SEED=… for the same plan again
+# make chaos  breaks a pool at random and checks it: SECONDS=60, SEED=… for the same plan again, LEASES=kubernetes for leases there
 # make soak   runs a pool with rolling restarts and checks it: MINUTES=30
 # make bench  measures it, beside other ways: ONLY=a,e for some sections, WRITE=1 to put the tables into docs/performance.md, SMOKE=1 to see
 #             that it works, PROFILE=folder for CPU profiles, BENCH_FULL=1 for an hour of it
+# make bench-lease  measures what a pool costs a Kubernetes API server: MEMBERS=100, PARTITIONS=1024
+# make cluster      runs a control plane of Kubernetes on this machine to try things with
 # All install what is missing. PG=16 picks another installed Postgres.
 
 STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -15,7 +17,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export PG
 export CGO_ENABLED ?= 1
 
-.PHONY: build demo test lint unit stress bench chaos soak docs image clean
+.PHONY: build demo test lint unit stress bench chaos soak docs image clean bench-lease cluster
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/outlane ./cmd/outlane
@@ -28,6 +30,7 @@ demo:
 test:
 	@./scripts/setup.sh test
 	@./internal/docsnippets/install.sh
+	@go run ./internal/controlplane/cmd -build
 	@$(MAKE) --no-print-directory lint unit stress
 
 lint:
@@ -50,7 +53,7 @@ bench: build
 chaos: build
 	@./scripts/setup.sh test
 	@go build -o bin/chaos ./internal/chaos/cmd
-	@./bin/chaos -duration $(or $(SECONDS),60)s $(if $(SEED),-seed $(SEED)) $(if $(DIR),-dir $(DIR))
+	@./bin/chaos -duration $(or $(SECONDS),60)s $(if $(SEED),-seed $(SEED)) $(if $(LEASES),-leases $(LEASES)) $(if $(DIR),-dir $(DIR))
 
 soak: build
 	@./scripts/setup.sh demo
@@ -60,6 +63,14 @@ soak: build
 # image writes bin/outlane-image.tar, an OCI archive for amd64 and arm64, and prints its digest, which is the same wherever it is built.
 image:
 	@go run ./internal/image/cmd -version '$(VERSION)' $(if $(IMAGE),-name '$(IMAGE)') $(if $(PLATFORMS),-platforms '$(PLATFORMS)') $(if $(OUT),-o '$(OUT)')
+
+bench-lease:
+	@go build -o bin/bench-lease ./internal/leasebench/cmd
+	@./bin/bench-lease -members $(or $(MEMBERS),100) -partitions $(or $(PARTITIONS),1024)
+
+# cluster, and every test that needs Kubernetes, builds it first: a quarter of an hour, once.
+cluster:
+	go run ./internal/controlplane/cmd
 
 docs:
 	go generate ./...

@@ -150,6 +150,12 @@ var kinds = []kind{
 func Draw(seed uint64, duration, every time.Duration) Plan {
 	r := rand.New(rand.NewPCG(seed, 2))
 	p := Plan{Seed: seed, Duration: duration, Pool: drawPool(r)}
+	p.Faults = p.draw(r, kinds, every)
+	return p
+}
+
+// draw draws faults of the given kinds, by time.
+func (p *Plan) draw(r *rand.Rand, kinds []kind, every time.Duration) (faults []Fault) {
 	total := 0
 	for _, k := range kinds {
 		total += k.weight
@@ -158,13 +164,13 @@ func Draw(seed uint64, duration, every time.Duration) Plan {
 	at := time.Second
 	for {
 		at += time.Duration(r.ExpFloat64() * float64(every))
-		if at >= duration {
+		if at >= p.Duration {
 			break
 		}
-		k := pick(r, total)
+		k := pick(r, kinds, total)
 		f := Fault{At: at, Kind: k.name, Target: k.target(r, p.Pool), N: r.Int64N(1 << 40)}
 		if k.most > 0 {
-			f.For = min(k.least+time.Duration(r.Int64N(int64(k.most-k.least))), duration-at).Truncate(10 * time.Millisecond)
+			f.For = min(k.least+time.Duration(r.Int64N(int64(k.most-k.least))), p.Duration-at).Truncate(10 * time.Millisecond)
 		}
 		if k.name == "prepared transaction" && !p.Pool.PollOnly {
 			continue
@@ -176,13 +182,13 @@ func Draw(seed uint64, duration, every time.Duration) Plan {
 			}
 			free[resource] = at + f.For + time.Second
 		}
-		p.Faults = append(p.Faults, f)
+		faults = append(faults, f)
 	}
-	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-	return p
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return faults
 }
 
-func pick(r *rand.Rand, total int) kind {
+func pick(r *rand.Rand, kinds []kind, total int) kind {
 	n := r.IntN(total)
 	for _, k := range kinds {
 		if n -= k.weight; n < 0 {

@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outlane/outlane/internal/controlplane"
 	"github.com/outlane/outlane/internal/natsserver"
 	"github.com/outlane/outlane/internal/postgres"
 	"github.com/outlane/outlane/internal/sandbox"
@@ -31,6 +33,8 @@ type Options struct {
 	// Rate is in events a second; 0 means 300, and 1,000 for a soak. Every is the mean time between two faults; 0 means DefaultEvery.
 	Rate  int
 	Every time.Duration
+	// Leases is where leases are kept: empty, which is in Postgres, or LeasesKubernetes, which can then fail as well.
+	Leases string
 }
 
 // DefaultEvery is Options.Every if that is 0.
@@ -55,6 +59,7 @@ type run struct {
 	box     *sandbox.Sandbox
 	nats    []*natsserver.Process
 	bouncer *postgres.Bouncer
+	cluster *controlplane.Cluster // nil: leases are in Postgres
 	store   *store.Store
 	load    *load
 	lines   map[string]*lines // by worker
@@ -79,9 +84,21 @@ func Run(ctx context.Context, opts Options) error {
 	if opts.Every == 0 {
 		opts.Every = DefaultEvery
 	}
-	r := &run{opts: opts, name: "chaos", servers: servers, plan: Draw(opts.Seed, opts.Duration, opts.Every), spoilt: map[string]poisoned{}}
+	r := &run{opts: opts, name: "chaos", servers: servers, plan: PlanOf(opts), spoilt: map[string]poisoned{}}
 	r.again = fmt.Sprintf("make chaos SECONDS=%d SEED=%d", int(opts.Duration.Seconds()), opts.Seed)
+	if opts.Leases == LeasesKubernetes {
+		r.again += " LEASES=" + LeasesKubernetes
+	}
 	return r.whole(ctx, r.play)
+}
+
+// PlanOf is the plan of a run.
+func PlanOf(opts Options) Plan {
+	p := Draw(opts.Seed, opts.Duration, opts.Every)
+	if opts.Leases == LeasesKubernetes {
+		p.drawKubernetes(opts.Every)
+	}
+	return p
 }
 
 // whole is a run from end to end; play is its middle part.
@@ -139,7 +156,12 @@ func (r *run) start(ctx context.Context) (err error) {
 	if r.nats, err = startServers(r.dir, r.servers); err != nil {
 		return err
 	}
-	r.box, err = sandbox.Start(ctx, sandbox.Options{Program: r.opts.Program, Config: config(r.plan.Pool, r.servers), Dir: r.dir, NATSURL: addresses(r.nats)})
+	if r.opts.Leases == LeasesKubernetes {
+		if err = r.startKubernetes(ctx); err != nil {
+			return err
+		}
+	}
+	r.box, err = sandbox.Start(ctx, sandbox.Options{Program: r.opts.Program, Config: config(r.plan.Pool, r.servers, r.leaseSettings()), Dir: r.dir, NATSURL: addresses(r.nats)})
 	if err != nil {
 		return err
 	}
@@ -317,7 +339,7 @@ func (h *held) take(resource string) (give func()) {
 }
 
 func (r *run) carryOut(ctx context.Context, f Fault) {
-	for _, k := range kinds {
+	for _, k := range slices.Concat(kinds, kubernetesKinds) {
 		if k.name != f.Kind {
 			continue
 		}
@@ -440,5 +462,6 @@ func (r *run) close() error {
 	for _, p := range r.nats {
 		p.Stop()
 	}
+	err = errors.Join(err, r.closeKubernetes())
 	return errors.Join(err, r.log.close())
 }

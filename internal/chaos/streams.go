@@ -52,9 +52,9 @@ func streamOf(name string) stream {
 func (s stream) topic() string { return strings.TrimSuffix(s.subject, ">") + "chaos" }
 
 // config is the workers' configuration file. No stream has more replicas than there are servers.
-func config(p Pool, servers int) string {
+func config(p Pool, servers int, leases string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "partitionKeyField: team_id\nlease: {backend: postgres, duration: %s}\n", p.Lease)
+	b.WriteString("partitionKeyField: team_id\n" + leases)
 	fmt.Fprintf(&b, "nats: {ackTimeout: %s}\n", p.AckTimeout)
 	fmt.Fprintf(&b, "worker: {batchEvents: %d, publishers: %d, maxAttempts: %d, memory: %s, pollOnly: %t, drainTimeout: 8s}\n",
 		p.Batch, p.Publishers, p.MaxAttempts, p.Memory, p.PollOnly)

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outlane/outlane/internal/history"
+	"github.com/outlane/outlane/internal/kubetest"
 	"github.com/outlane/outlane/internal/natstest"
 	"github.com/outlane/outlane/internal/pgtest"
-	"github.com/outlane/outlane/lease"
 	"github.com/outlane/outlane/migrations"
 	"github.com/outlane/outlane/publish"
 	"github.com/outlane/outlane/store"
@@ -43,6 +43,9 @@ type Env struct {
 
 	Strict []string         // the streams whose route is in order of sequence
 	Server *natstest.Server // nil if the test brought a server of its own
+
+	Cluster   *kubetest.Cluster // where the workers keep their leases, in Namespace; nil: in the database
+	Namespace string
 }
 
 // New makes an Env on a fresh database with so many partitions, and a NATS server of its own.
@@ -102,7 +105,7 @@ func (e *Env) Start(change ...func(*worker.Config)) *Member {
 		}
 	}})
 	require.NoError(e.T, err)
-	cfg := worker.Config{ID: fmt.Sprintf("w%d", workers.next()), Database: db, Broker: broker, Leases: lease.NewPostgres(db), LeaseDuration: 2 * time.Second,
+	cfg := worker.Config{ID: fmt.Sprintf("w%d", workers.next()), Database: db, Broker: broker, Leases: e.leases(db), LeaseDuration: 2 * time.Second,
 		DrainTimeout: Ceiling, Logger: slog.New(slog.NewJSONHandler(e.Log, nil))}
 	for _, c := range change {
 		c(&cfg)

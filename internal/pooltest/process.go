@@ -38,7 +38,7 @@ func (e *Env) Process(program, id string, settings ...string) *Process {
 	p := &Process{ID: id, Log: &Log{}, env: e, done: make(chan struct{}), cmd: exec.Command(program, "worker")}
 	p.cmd.SysProcAttr = child.Attributes()
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "OUTLANE_DATABASE_URL=" + e.Via, "OUTLANE_NATS_URL=" + e.NATS, "OUTLANE_WORKER_ID=" + id,
-		"OUTLANE_HTTP_ADDR=127.0.0.1:0", "OUTLANE_LEASE_DURATION=" + ProcessLease, "OUTLANE_NATS_ACK_TIMEOUT=2s", "OUTLANE_WORKER_DRAIN_TIMEOUT=1m"}, settings...)
+		"OUTLANE_HTTP_ADDR=127.0.0.1:0", "OUTLANE_LEASE_DURATION=" + ProcessLease, "OUTLANE_NATS_ACK_TIMEOUT=2s", "OUTLANE_WORKER_DRAIN_TIMEOUT=1m"}, append(e.onKubernetes(), settings...)...)
 	out, err := p.cmd.StderrPipe()
 	require.NoError(e.T, err)
 	require.NoError(e.T, p.cmd.Start())
@@ -173,6 +173,10 @@ func (p *Process) Owns() int {
 // Alone waits until the process holds and has claimed every partition, and there is no other member.
 func (p *Process) Alone() {
 	p.env.T.Helper()
+	if p.env.Cluster != nil {
+		p.env.SharedOnKubernetes(p.ID)
+		return
+	}
 	p.env.Eventually(0, `SELECT count(*) FROM outlane_partitions p LEFT JOIN outlane_leases l USING (partition)
 		WHERE p.owner IS DISTINCT FROM l.holder OR p.owner NOT LIKE $1 || '-%' OR 1 <> (SELECT count(*) FROM outlane_members)`, p.ID)
 }

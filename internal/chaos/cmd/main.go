@@ -33,16 +33,20 @@ func run(args []string) error {
 	flags.Uint64Var(&opts.Seed, "seed", 0, "the seed of the plan; 0: a new one")
 	flags.IntVar(&opts.Rate, "rate", 0, "events a second")
 	flags.DurationVar(&opts.Every, "every", chaos.DefaultEvery, "mean time between two faults")
+	flags.StringVar(&opts.Leases, "leases", "", "where leases are kept: postgres, or kubernetes, whose servers then fail, too")
 	plan := flags.Bool("plan", false, "print the plan and do nothing")
 	soak := flags.Bool("soak", false, "break nothing, but restart workers in turn, and look for growth")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if opts.Leases != "" && opts.Leases != "postgres" && opts.Leases != chaos.LeasesKubernetes {
+		return fmt.Errorf("-leases is %q; want postgres or %s", opts.Leases, chaos.LeasesKubernetes)
+	}
 	if opts.Seed == 0 {
 		opts.Seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
 	if *plan {
-		fmt.Print(chaos.Draw(opts.Seed, opts.Duration, opts.Every))
+		fmt.Print(chaos.PlanOf(opts))
 		return nil
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
