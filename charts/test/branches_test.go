@@ -288,3 +288,25 @@ func TestExtrasAreInEveryPod(t *testing.T) {
 	require.Equal(t, "payments", specs["Deployment shop-mover"].Labels["team"])
 	require.NotContains(t, specs["Deployment shop-mover"].Labels, "helm.sh/chart", "a new chart alone makes no new pods")
 }
+
+func TestEachRoleHasItsOwnPassword(t *testing.T) {
+	t.Parallel()
+	i := render(t, "shop", with(t, `
+database: {host: h, name: d, user: worker, password: w}
+migrations: {database: {host: h, name: d, user: owner, password: o}}
+autoscaling: {enabled: true, database: {host: h, name: d, user: scaler, password: s}}
+test: {topic: a, database: {host: h, name: d, user: producer, password: p}}
+`))
+	for key, want := range map[string]string{
+		"database-password": "w", "migrate-database-password": "o", "scaler-database-password": "s", "test-database-password": "p",
+	} {
+		require.Equal(t, want, i.secret("shop-outlane", key), key)
+	}
+	for name, want := range map[string]string{"Deployment shop-outlane": "w", "Job shop-outlane-migrate": "o", "Pod shop-outlane-test": "p"} {
+		ref := i.podSpecs()[name].Spec.Containers[0].Env[1].ValueFrom.SecretKeyRef
+		require.Equal(t, want, i.secret(ref.Name, ref.Key), name)
+	}
+	auth, _ := i.find("TriggerAuthentication", "")
+	ref := at(t, auth, "spec", "secretTargetRef", "0").(map[string]any)
+	require.Equal(t, "s", i.secret(ref["name"].(string), ref["key"].(string)))
+}
