@@ -28,7 +28,7 @@ const (
 	plainTime = `CASE WHEN e.created_at >= '0001-01-01 00:00:00Z' AND e.created_at < '9999-12-31 00:00:00Z' THEN e.created_at END`
 
 	// $6 is the largest body that comes along at once.
-	laneColumns = `e.id, e.seq, e.topic, e.partition_key, e.content_type, ` + plainTime + `, e.attempts, ` + storedSize + `, ` + leastSize + `,
+	laneColumns = `e.ctid, e.id, e.seq, e.topic, e.partition_key, e.content_type, ` + plainTime + `, e.attempts, ` + storedSize + `, ` + leastSize + `,
 		CASE WHEN ` + storedSize + ` <= $6 THEN e.payload::text END, CASE WHEN ` + storedSize + ` <= $6 THEN e.payload_bytes END,
 		CASE WHEN ` + storedSize + ` <= $6 THEN e.headers::text END`
 
@@ -40,7 +40,7 @@ const (
 
 	// fetchLate looks late numbers up one by one. OFFSET 0 keeps the planner from turning that around.
 	fetchLate = `(SELECT ` + laneColumns + ` FROM unnest($7::bigint[]) WITH ORDINALITY AS l(seq, place)
-		CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e
+		CROSS JOIN LATERAL (SELECT e.ctid, e.* FROM {schema}.outbox_events e
 			WHERE e.stream = ANY ($1::text[]) AND e.partition = $2 AND e.seq = l.seq AND NOT e.processed AND ` + alive + ` OFFSET 0) e
 		ORDER BY l.place FETCH FIRST $5 ROWS WITH TIES)
 		UNION ALL (` + fetchRange + `)`
@@ -56,7 +56,7 @@ const (
 	// arrivalBody is the largest body that Arrivals brings along: rows with more are stored out of line, or compressed.
 	arrivalBody = 2000
 
-	arrivalColumns = `e.seq, e.xact, m.id, m.stream, m.topic, m.partition_key, m.partition, m.content_type, m.created_at, m.attempts, m.whole,
+	arrivalColumns = `e.ctid, e.seq, e.xact, m.id, m.stream, m.topic, m.partition_key, m.partition, m.content_type, m.created_at, m.attempts, m.whole,
 		m.payload, m.payload_bytes, m.headers`
 
 	// arrival completes rows that the caller wants. $4 is the set of its partitions as a bit string, so that the size of the set costs nothing.
@@ -67,7 +67,7 @@ const (
 		WHERE get_bit($4::bytea, e.partition) = 1 AND NOT e.processed AND ` + alive + `) m ON true`
 
 	arrivals = `SELECT ` + arrivalColumns + ` FROM unnest($3::bigint[]) WITH ORDINALITY AS g(seq, place)
-			CROSS JOIN LATERAL (SELECT * FROM {schema}.outbox_events e WHERE e.seq = g.seq OFFSET 0) e ` + arrival + `
+			CROSS JOIN LATERAL (SELECT e.ctid, e.* FROM {schema}.outbox_events e WHERE e.seq = g.seq OFFSET 0) e ` + arrival + `
 		UNION ALL
 		SELECT ` + arrivalColumns + ` FROM {schema}.outbox_events e ` + arrival + ` WHERE e.seq > $1 AND e.seq <= $2`
 
@@ -104,16 +104,17 @@ func (s *Store) Fetch(ctx context.Context, lane Lane, after, upto int64, late []
 	var stored []int64
 	fresh, largest := 0, s.largest()
 	shared := names{}
+	var place Place
 	var seq, size, least int64
 	var attempts int
 	id, topic, key := text{}, text{shared: shared}, text{shared: shared}
 	body := newBody(shared, &chunks{})
-	columns := []any{&id, &seq, &topic, &key, &body.contentType, &body.createdAt, &attempts, &size, &least, &body.payload, &body.bytes, &body.headers}
+	columns := []any{&place, &id, &seq, &topic, &key, &body.contentType, &body.createdAt, &attempts, &size, &least, &body.payload, &body.bytes, &body.headers}
 	c.row = func(r pgx.Rows) error {
 		if err := r.Scan(columns...); err != nil {
 			return err
 		}
-		e := Event{ID: id.is, Seq: seq, Stream: lane.Stream, Topic: topic.is, Key: key.is, Partition: lane.Partition, Attempts: attempts}
+		e := Event{ID: id.is, Seq: seq, Stream: lane.Stream, Topic: topic.is, Key: key.is, Partition: lane.Partition, Attempts: attempts, Place: place}
 		body.fill(&e)
 		large := size
 		if e.Omitted = size > fetchBody; e.Omitted && least > largest {
@@ -212,13 +213,14 @@ func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 	}
 	var events []Event
 	shared := names{}
+	var place Place
 	var seq int64
 	var xact uint64
 	var number, attempts pgtype.Int4
 	var whole pgtype.Bool
 	id, stream, topic, key := text{}, text{shared: shared}, text{shared: shared}, text{shared: shared}
 	body := newBody(shared, nil)
-	columns := []any{&seq, &xact, &id, &stream, &topic, &key, &number, &body.contentType, &body.createdAt, &attempts, &whole, &body.payload, &body.bytes, &body.headers}
+	columns := []any{&place, &seq, &xact, &id, &stream, &topic, &key, &number, &body.contentType, &body.createdAt, &attempts, &whole, &body.payload, &body.bytes, &body.headers}
 	err := s.run(ctx, "look at arrivals", call{sql: arrivals, args: []any{from, to, gaps, set[:], arrivalBody}, row: func(r pgx.Rows) error {
 		if err := r.Scan(columns...); err != nil {
 			return err
@@ -226,6 +228,7 @@ func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 		e := Event{Seq: seq, Xact: xact, Partition: -1}
 		if id.valid {
 			e.ID, e.Stream, e.Topic, e.Key, e.Partition, e.Attempts, e.Omitted = id.is, stream.is, topic.is, key.is, int(number.Int32), int(attempts.Int32), !whole.Bool
+			e.Place = place
 			body.fill(&e)
 		}
 		events = append(events, e)

@@ -26,7 +26,7 @@ func TestFetchBringsALanesRowsInOrder(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 3, 8, 9}, seqsOf(events))
 	e := events[3]
 	require.Equal(t, Event{ID: b[0], Seq: 8, Stream: "A", Topic: "event.1", Key: keyIn(1, 1), Partition: 1, Payload: []byte(`{"n": 1}`),
-		CreatedAt: e.CreatedAt}, e)
+		Place: onePlace(d, b[0]), CreatedAt: e.CreatedAt}, e)
 	require.WithinDuration(t, time.Now(), e.CreatedAt, time.Hour)
 
 	events, more, err = s.Fetch(ctx, Lane{"A", 1}, 1, 8, nil, 100, 1<<20)
@@ -212,6 +212,7 @@ func TestEventsKeepWhatTheirRowsHave(t *testing.T) {
 	}
 	for i := range want {
 		want[i].Seq, want[i].Stream, want[i].Topic, want[i].Key, want[i].Partition = int64(i+1), "A", "t", key, 1
+		want[i].Place = onePlace(d, want[i].ID)
 	}
 	bouncer := pgtest.StartPgbouncer(t, d.url)
 	for name, s := range map[string]*Store{"direct": s, "pooler": openURL(t, bouncer)} {
@@ -226,6 +227,10 @@ func TestEventsKeepWhatTheirRowsHave(t *testing.T) {
 		}
 		require.Equal(t, want, events, name)
 	}
+}
+
+func onePlace(d *database, id string) Place {
+	return one[Place](d, "SELECT ctid FROM outbox_events WHERE id = $1", id)
 }
 
 func TestArrivalsSeesEveryRow(t *testing.T) {

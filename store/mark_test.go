@@ -43,6 +43,52 @@ func TestMarkSettlesManyLanesAtOnce(t *testing.T) {
 	require.Empty(t, fenced)
 }
 
+// A row may have moved since it was read, and another may be where it was: the id decides.
+func TestMarkFindsRowsThatAreNotInTheirPlaces(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	s := d.open()
+	d.insert("A", keyIn(1, 0), 6)
+	epoch := claimAll(t, s, "me", 1)[1]
+	arrived, err := s.Arrivals(ctx, 0, 100, nil, []int{1})
+	require.NoError(t, err)
+	fetched, _, err := s.Fetch(ctx, Lane{"A", 1}, 0, 100, nil, 100, 1<<20)
+	require.NoError(t, err)
+	require.Len(t, fetched, 6)
+	marked := func(want int, of ...Event) {
+		t.Helper()
+		m := Mark{Lane: Lane{"A", 1}, Epoch: epoch}
+		for _, e := range of {
+			require.True(t, e.Place.Valid)
+			m.IDs, m.Places = append(m.IDs, e.ID), append(m.Places, e.Place)
+		}
+		fenced, err := s.Mark(ctx, []Mark{m})
+		require.NoError(t, err)
+		require.Empty(t, fenced)
+		require.Equal(t, want, one[int](d, "SELECT count(*) FROM outbox_events WHERE processed"))
+	}
+	marked(1, fetched[0])
+	require.Equal(t, arrived[1].Place, fetched[1].Place)
+	marked(2, arrived[1])
+	require.NoError(t, s.Attempt(ctx, 1, epoch, fetched[2].ID, 1, ""))
+	marked(3, fetched[2])
+	marked(3, fetched[2])
+	elsewhere := fetched[3]
+	elsewhere.Place = fetched[4].Place
+	marked(4, elsewhere)
+	require.Equal(t, []string{fetched[4].ID, fetched[5].ID}, fetchIDs(t, s, Lane{"A", 1}))
+	gone := fetched[4]
+	gone.ID = "gone"
+	marked(4, gone)
+	marked(5, gone, fetched[5])
+	claimAll(t, s, "other", 1)
+	m := Mark{Lane: Lane{"A", 1}, Epoch: epoch, IDs: []string{fetched[4].ID}, Places: []Place{fetched[4].Place}}
+	fenced, err := s.Mark(ctx, []Mark{m})
+	require.NoError(t, err)
+	require.Len(t, fenced, 1)
+	require.Equal(t, []string{fetched[4].ID}, fetchIDs(t, s, Lane{"A", 1}))
+}
+
 func TestMarkDoesNotWaitForLockedRows(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

@@ -35,6 +35,8 @@ var hot = []planned{
 		"Nested Loop Left Join", "Index Scan using outbox_events_seq_order on outbox_events e*", "Index Cond: ((seq > $1) AND (seq <= $2))"}},
 	{"Mark", mark, []string{"'{a,b}'", "'{1,2}'", "'{1,2}'"}, []string{
 		"Update on outbox_events e*", "Index Scan using outbox_events_pkey on outbox_events e*", "Index Cond: (id = ANY ($1))"}},
+	{"Mark by places", markPlaces, []string{"'{a,b}'", "'{1,2}'", "'{1,2}'", `'{"(0,1)","(0,2)"}'`}, []string{
+		"Update on outbox_events e*", "Nested Loop", "Function Scan on m", "Tid Scan on outbox_events e*", "TID Cond: (ctid = m.place)"}},
 	{"Streams", streams, nil, []string{
 		"Recursive Union", "Limit", "Index Only Scan using outbox_events_lane on outbox_events e*",
 		"Limit", "Index Only Scan using outbox_events_lane on outbox_events e*", "Index Cond: (stream > s*.stream)"}},

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
 
 // Lane is the unit of order: the events of one partition that go to one stream. Stream is "" for events that were inserted without a stream
 // while no route gave them one.
@@ -31,6 +35,7 @@ type Event struct {
 	Headers     []byte    // a JSON text, nil if there are none
 	CreatedAt   time.Time // zero if the row has none, or one outside the years 1 to 9999
 	Attempts    int
+	Place       Place // where the row was read
 	Omitted     bool  // Payload and Headers were left out because they are large; Fetch brings them, if not TooLarge
 	TooLarge    int64 // not 0: not even Fetch brought them, because they have at least so many bytes: see Config.LargestBody
 }
@@ -62,7 +67,13 @@ type Mark struct {
 	Lane  Lane
 	Epoch int64
 	IDs   []string
+
+	// Places are those of the events, in the same order; if they are left out, the events are found by their ids alone, which costs more.
+	Places []Place
 }
+
+// Place is where in the table a row was when it was read.
+type Place = pgtype.TID
 
 // Claim is what the new owner of a partition starts from.
 type Claim struct {

@@ -13,6 +13,7 @@ type markBatch struct {
 	lane     *lane
 	epoch    int64
 	ids      []string
+	places   []store.Place
 	low      int64 // the lowest seq among them
 	failures int
 	alone    bool // it has failed in a statement of its own, so nothing else is to blame
@@ -63,7 +64,7 @@ func (w *Worker) mark(ctx context.Context, batches []*markBatch) (fenced []store
 	marks := make([]store.Mark, len(batches))
 	events := 0
 	for i, m := range batches {
-		marks[i] = store.Mark{Lane: m.lane.id, Epoch: m.epoch, IDs: m.ids}
+		marks[i] = store.Mark{Lane: m.lane.id, Epoch: m.epoch, IDs: m.ids, Places: m.places}
 		events += len(m.ids)
 	}
 	began = time.Now()

@@ -91,10 +91,10 @@ func (w *Worker) deliver(ctx context.Context, l *lane, events []store.Event, ver
 
 // published hands stored events to the markers.
 func (w *Worker) published(l *lane, name string, events []store.Event, streamSeq uint64, took time.Duration) {
-	m := &markBatch{lane: l, epoch: l.part.epoch, ids: make([]string, len(events)), low: events[0].Seq}
+	m := &markBatch{lane: l, epoch: l.part.epoch, ids: make([]string, len(events)), places: make([]store.Place, len(events)), low: events[0].Seq}
 	now := time.Now()
 	for i, e := range events {
-		m.ids[i] = e.ID
+		m.ids[i], m.places[i] = e.ID, e.Place
 		m.low = min(m.low, e.Seq)
 		if !e.CreatedAt.IsZero() {
 			w.cfg.Metrics.eventAge.WithLabelValues(name).Observe(max(now.Sub(e.CreatedAt).Seconds(), 0))

@@ -128,9 +128,9 @@ func (f *floor) drain(ctx context.Context, l store.Lane) error {
 			next = read(p.events[len(p.events)-1].Seq)
 		}
 		msgs := make([]publish.Message, len(p.events))
-		ids := make([]string, len(p.events))
+		m := store.Mark{Lane: l, Epoch: f.epochs[l.Partition], IDs: make([]string, len(p.events)), Places: make([]store.Place, len(p.events))}
 		for i, e := range p.events {
-			ids[i] = e.ID
+			m.IDs[i], m.Places[i] = e.ID, e.Place
 			msgs[i] = publish.Message{ID: e.ID, Topic: e.Topic, Key: e.Key, Seq: e.Seq, Partition: e.Partition, Headers: e.Headers,
 				ContentType: e.ContentType, Data: e.Payload}
 		}
@@ -138,7 +138,7 @@ func (f *floor) drain(ctx context.Context, l store.Lane) error {
 			return fmt.Errorf("publish: %w", res.Err)
 		}
 		select {
-		case f.marks <- store.Mark{Lane: l, Epoch: f.epochs[l.Partition], IDs: ids}:
+		case f.marks <- m:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
