@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -55,7 +55,7 @@ func check(t *testing.T, series map[string][]string, where, query string) {
 			require.True(t, ok, "%s: no worker exports %q: %s", where, n.Name, query)
 			selects := map[string]bool{}
 			for _, m := range n.LabelMatchers {
-				if m.Name != labels.MetricName {
+				if m.Name != model.MetricNameLabel {
 					require.Contains(t, known, m.Name, "%s: %s", where, query)
 					selects[m.Name] = true
 				}
