@@ -36,9 +36,10 @@ var (
 // kubernetesView is the pool as a list and a watch have shown it.
 type kubernetesView struct {
 	names   kubernetesNames
-	version string // to watch from
-	members map[string]Member
-	leases  []Lease // by partition; those without a version have no record
+	version string            // to watch from
+	members map[string]Member // by the name of the record
+	copies  map[string]int    // by ID: how many records have it
+	leases  []Lease           // by partition; those without a version have no record
 
 	newMembers, newLeases bool // there is something to show
 }
@@ -178,7 +179,7 @@ func (k *Kubernetes) blind() bool {
 
 func (v *kubernetesView) reset(all *coordination.LeaseList) {
 	v.version = all.ResourceVersion
-	v.members, v.leases = map[string]Member{}, nil
+	v.members, v.copies, v.leases = map[string]Member{}, map[string]int{}, nil
 	v.newMembers, v.newLeases = true, true
 	for i := range all.Items {
 		v.change(&all.Items[i], false)
@@ -198,11 +199,11 @@ func (v *kubernetesView) change(l *coordination.Lease, gone bool) {
 			v.leases[p] = leaseOf(p, l)
 		}
 	} else if v.names.isMember(l.Name) {
-		v.newMembers = true
 		if gone {
-			delete(v.members, l.Name)
+			v.setMember(l.Name, nil)
 		} else {
-			v.members[l.Name] = memberOf(l)
+			m := memberOf(l)
+			v.setMember(l.Name, &m)
 		}
 	}
 }
@@ -211,16 +212,12 @@ func (v *kubernetesView) change(l *coordination.Lease, gone bool) {
 func (v *kubernetesView) update() Update {
 	var u Update
 	if v.newMembers {
-		// Somebody may have copied a record: the first by name is the member's.
-		first := make(map[string]string, len(v.members))
-		for name, m := range v.members {
-			if other, twice := first[m.ID]; !twice || name < other {
-				first[m.ID] = name
-			}
+		u.Members = make([]Member, 0, len(v.members))
+		for _, m := range v.members {
+			u.Members = append(u.Members, m)
 		}
-		u.Members = make([]Member, 0, len(first))
-		for _, name := range first {
-			u.Members = append(u.Members, v.members[name])
+		if len(v.copies) < len(u.Members) {
+			u.Members = v.originals()
 		}
 	}
 	if v.newLeases {
@@ -233,6 +230,36 @@ func (v *kubernetesView) update() Update {
 	}
 	v.newMembers, v.newLeases = false, false
 	return u
+}
+
+// originals leaves out records that somebody has copied: the first by name is the member's.
+func (v *kubernetesView) originals() []Member {
+	first := make(map[string]string, len(v.members))
+	for name, m := range v.members {
+		if other, twice := first[m.ID]; !twice || name < other {
+			first[m.ID] = name
+		}
+	}
+	members := make([]Member, 0, len(first))
+	for _, name := range first {
+		members = append(members, v.members[name])
+	}
+	return members
+}
+
+// setMember puts a member's record into the view, or, if m is nil, takes it out.
+func (v *kubernetesView) setMember(name string, m *Member) {
+	if before, ok := v.members[name]; ok {
+		if v.copies[before.ID]--; v.copies[before.ID] == 0 {
+			delete(v.copies, before.ID)
+		}
+		delete(v.members, name)
+	}
+	if m != nil {
+		v.members[name] = *m
+		v.copies[m.ID]++
+	}
+	v.newMembers = true
 }
 
 // proof is for how long an answer proves that other members, too, could have renewed: a little longer than a third of the shortest of their

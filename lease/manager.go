@@ -29,6 +29,8 @@ type Manager struct {
 	slots    []slot
 	goal     []string // the assignment of view.revision
 	goalOf   goalKey
+	quiet    bool // decide has found nothing to do, as of quietOf
+	quietOf  goalKey
 	releases sync.WaitGroup
 
 	mu     sync.Mutex

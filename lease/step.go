@@ -59,7 +59,7 @@ func (m *Manager) step(ctx context.Context) {
 	if !m.leaving.Load() {
 		m.bury(ctx, v, dead)
 	}
-	todo := m.decide(v)
+	todo, looked := m.todo(v)
 	m.reportLost(v, todo.lost)
 	for _, p := range todo.lost {
 		m.cfg.Handler.Lost(p)
@@ -70,7 +70,9 @@ func (m *Manager) step(ctx context.Context) {
 	for _, p := range todo.give {
 		m.release(ctx, p)
 	}
-	m.publish()
+	if looked {
+		m.publish()
+	}
 	if !m.mayGive() {
 		return
 	}
@@ -79,6 +81,22 @@ func (m *Manager) step(ctx context.Context) {
 	} else if !todo.later && !later && len(dead) == 0 {
 		m.settle(changing, nil) // nothing is left to do, so that nothing fails
 	}
+}
+
+// todo is what decide finds. Most steps follow a renewal, which changes nothing that decide depends on: when it has found nothing to do, it need
+// not look again.
+func (m *Manager) todo(v view) (todo plan, looked bool) {
+	key := goalKey{revision: v.revision, leaving: m.leaving.Load()}
+	if m.quiet && m.quietOf == key {
+		return plan{}, false
+	}
+	todo = m.decide(v)
+	m.quiet, m.quietOf = todo.empty(), key
+	return todo, true
+}
+
+func (p plan) empty() bool {
+	return len(p.lost)+len(p.gained)+len(p.give)+len(p.swaps) == 0 && !p.later
 }
 
 // mayGive says whether leases may be written. A member that leaves says so before it hands over, or else those who see it with too little
@@ -214,6 +232,7 @@ func (m *Manager) release(ctx context.Context, p int) {
 
 // released takes note that Release has returned, and of all others that have.
 func (m *Manager) released(p int) {
+	m.quiet = false
 	for {
 		s := &m.slots[p]
 		switch s.state {
