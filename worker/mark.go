@@ -19,8 +19,16 @@ type markBatch struct {
 	alone    bool // it has failed in a statement of its own, so nothing else is to blame
 }
 
-// markEvents is how many events one mark statement takes at most, beyond its first batch.
-const markEvents = 2000
+const (
+	// markEvents is how many events one mark statement takes at most, beyond its first batch.
+	markEvents = 2000
+
+	// At low rates marks wait for each other, until there are markCompany events or the first has waited for markDelay: a statement for each
+	// event would be a fifth of what an event costs. Nobody waits for a mark, but a lane that has nearly as many unmarked batches as it may, and a
+	// partition that is handed over.
+	markCompany = 100
+	markDelay   = 10 * time.Millisecond
+)
 
 // queueMark hands m to the markers. What belongs to a lane whose marks fail waits for the marker that deals with those.
 func (w *Worker) queueMark(m *markBatch) {
@@ -30,7 +38,23 @@ func (w *Worker) queueMark(m *markBatch) {
 		m.lane.held = append(m.lane.held, m)
 		return
 	}
+	if len(w.marks) == 0 {
+		time.AfterFunc(markDelay, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.markNow()
+		})
+	}
 	w.marks = append(w.marks, m)
+	w.marksEvents += len(m.ids)
+	if w.marksEvents >= markCompany || len(m.lane.marking) >= markingMax/2 || m.lane.part.state != partActive {
+		w.markNow()
+	}
+}
+
+// markNow has the markers take what waits.
+func (w *Worker) markNow() {
+	w.marksDue = true
 	w.markWake.Broadcast()
 }
 
@@ -82,7 +106,7 @@ func (w *Worker) mark(ctx context.Context, batches []*markBatch) (fenced []store
 func (w *Worker) nextMarks(ctx context.Context) []*markBatch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.marks) == 0 && ctx.Err() == nil {
+	for (len(w.marks) == 0 || !w.marksDue) && ctx.Err() == nil {
 		w.markWake.Wait()
 	}
 	if ctx.Err() != nil {
@@ -95,6 +119,8 @@ func (w *Worker) nextMarks(ctx context.Context) []*markBatch {
 	}
 	batches := w.marks[:n:n]
 	w.marks = w.marks[n:]
+	w.marksEvents -= events
+	w.marksDue = len(w.marks) > 0
 	return batches
 }
 
@@ -197,12 +223,13 @@ func (w *Worker) unhold(l *lane) {
 			l.held = append(l.held, m)
 		} else {
 			w.marks = append(w.marks, m)
+			w.marksEvents += len(m.ids)
 		}
 	}
 	if l.marksFail = len(l.held) > 0; l.marksFail {
 		w.failingLanes = append(w.failingLanes, l)
 	}
-	w.markWake.Broadcast()
+	w.markNow()
 }
 
 // dropMark ends m's wait.

@@ -194,6 +194,7 @@ func (w *Worker) stopPart(p *part, drain bool) {
 		w.halt(l)
 		w.endProbe(l)
 	}
+	w.markNow()
 	w.refreshActive()
 	if len(w.active) > 0 { // else all partitions stop, and nobody would know better
 		for _, l := range p.lanes {

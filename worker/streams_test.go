@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,8 +118,9 @@ func TestLeadersThatMoveAndServersThatGo(t *testing.T) {
 			e.Start()
 			e.Start()
 			var producer sync.WaitGroup
+			var moved atomic.Bool // the leaders, as often as they are to
 			producer.Go(func() {
-				for i := range 8 {
+				for i := 0; (i < 8 || !moved.Load()) && t.Context().Err() == nil; i++ {
 					produce(e, i, 25)
 				}
 			})
@@ -131,6 +133,7 @@ func TestLeadersThatMoveAndServersThatGo(t *testing.T) {
 			}
 			victim := cluster.Servers[cluster.WaitLeader(t, "A")]
 			victim.Stop()
+			moved.Store(true)
 			producer.Wait()
 			require.NoError(t, victim.Start())
 			cluster.WaitReady(t)

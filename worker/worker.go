@@ -43,6 +43,8 @@ type Worker struct {
 	budget       budget
 	fetchQueue   []*lane
 	marks        []*markBatch
+	marksEvents  int     // in marks
+	marksDue     bool    // they are not to wait for more
 	failingLanes []*lane // whose failed marks are to be tried again now
 	hungry       []*lane
 	changedLanes map[*lane]struct{}
