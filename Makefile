@@ -41,9 +41,9 @@ lint:
 unit:
 	go test -race -timeout 20m $$(go list ./... | grep -v /stress)
 
-# stress runs whole pools of processes through crashes, pauses and chaos. They get the machine for themselves.
+# stress runs whole pools of processes through crashes, pauses and chaos; AWAY=3m keeps the Kubernetes API server away for longer. They get the machine for themselves.
 stress:
-	go test -race -timeout 30m ./stress
+	go test -race -timeout 30m ./stress $(if $(AWAY),-away $(AWAY))
 
 bench: build
 	@./scripts/setup.sh demo
