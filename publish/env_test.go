@@ -275,7 +275,7 @@ func (e *env) storedMessages() []*jetstream.RawStreamMsg {
 	var all []*jetstream.RawStreamMsg
 	require.EventuallyWithT(e.t, func(c *assert.CollectT) {
 		all = nil
-		ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(e.t.Context(), ceiling/2)
 		defer cancel()
 		s, err := e.js.Stream(ctx, e.stream)
 		require.NoError(c, err)
