@@ -196,3 +196,17 @@ func grant(t *testing.T, pool *kubernetesPool, name string, verbs ...string) {
 		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": controlplane.Guest}},
 	})
 }
+
+// A pool whose other members renew too seldom to prove anything finds a death by asking.
+func TestAShortLivedMemberAmongPatientOnesIsFoundDead(t *testing.T) {
+	t.Parallel()
+	pool := newKubernetesPool(t, kubetest.Shared(t))
+	other := leasetest.Start(t, pool, "other", tooLong)
+	settle(t, pool, other)
+	for range 2 {
+		victim := leasetest.Start(t, pool, "victim", duration)
+		settle(t, pool, other, victim)
+		victim.Kill()
+		settle(t, pool, other)
+	}
+}

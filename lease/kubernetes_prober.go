@@ -12,16 +12,28 @@ import (
 // open and silent while etcd is away, and through a network that swallows everything. In a pool whose members have one duration, renewals
 // show it, and it asks nothing.
 type prober struct {
-	k     *Kubernetes
-	proof atomic.Int64 // for how long an answer is proof, a time.Duration
-	last  atomic.Int64 // when there was proof, since k.began
-	found chan time.Time
+	k       *Kubernetes
+	proof   atomic.Int64  // for how long an answer is proof, a time.Duration
+	changed chan struct{} // proof is another one
+	last    atomic.Int64  // when there was proof, since k.began
+	found   chan time.Time
 }
 
 func newProber(k *Kubernetes, proof time.Duration) *prober {
-	p := &prober{k: k, found: make(chan time.Time, 1)}
+	p := &prober{k: k, found: make(chan time.Time, 1), changed: make(chan struct{}, 1)}
 	p.proof.Store(int64(proof))
 	return p
+}
+
+// lasts says for how long an answer is proof from now on.
+func (p *prober) lasts(proof time.Duration) {
+	if p.proof.Swap(int64(proof)) == int64(proof) {
+		return
+	}
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
 }
 
 // run asks until ctx ends.
@@ -45,6 +57,8 @@ func (p *prober) run(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-timer.C:
+		case <-p.changed:
+			timer.Stop()
 		}
 	}
 }

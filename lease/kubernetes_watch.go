@@ -312,7 +312,7 @@ func (s *shower) show() {
 	s.gather = nil
 	u := s.view.update()
 	if u.Members != nil {
-		s.prober.proof.Store(int64(s.view.proof()))
+		s.prober.lasts(s.view.proof())
 	}
 	s.shown = time.Now()
 	s.see(u)
