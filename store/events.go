@@ -212,14 +212,13 @@ func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 		gaps = []int64{}
 	}
 	var events []Event
-	shared := names{}
 	var place Place
 	var seq int64
 	var xact uint64
 	var number, attempts pgtype.Int4
 	var whole pgtype.Bool
-	id, stream, topic, key := text{}, text{shared: shared}, text{shared: shared}, text{shared: shared}
-	body := newBody(shared, nil)
+	var id, stream, topic, key text
+	body := newBody(nil, nil)
 	columns := []any{&place, &seq, &xact, &id, &stream, &topic, &key, &number, &body.contentType, &body.createdAt, &attempts, &whole, &body.payload, &body.bytes, &body.headers}
 	err := s.run(ctx, "look at arrivals", call{sql: arrivals, args: []any{from, to, gaps, set[:], arrivalBody}, row: func(r pgx.Rows) error {
 		if err := r.Scan(columns...); err != nil {

@@ -12,13 +12,15 @@ type names map[string]string
 type text struct {
 	is     string
 	valid  bool  // false: the column is NULL
-	shared names // nil: every text is another one
+	shared names // nil: only the row before is compared
 }
 
 // ScanBytes implements pgtype.BytesScanner.
 func (t *text) ScanBytes(v []byte) error {
 	if t.valid = v != nil; t.shared == nil {
-		t.is = string(v)
+		if string(v) != t.is {
+			t.is = string(v)
+		}
 		return nil
 	}
 	is, known := t.shared[string(v)]
