@@ -222,7 +222,7 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 		require.WithinDuration(t, began, status.RenewedAt, lease.DefaultDuration/3)
 		require.Len(t, status.Running, leasetest.Partitions/2, "what is held is kept")
 		workers[0].Way.Set(leasetest.Sound)
-		advance(3 * time.Second)
+		advance(lease.DefaultDuration / 2)
 		require.NoError(t, workers[0].Status().Err)
 		require.True(t, workers[0].Status().ErrSince.IsZero())
 		got := log.take()
