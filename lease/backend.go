@@ -26,6 +26,10 @@ type Member struct {
 	// Leaving is set while the member hands over what it has: it is alive, and is to be given nothing more.
 	Leaving bool
 
+	// Weights says how much work its partitions are, in a text that a Backend only keeps; "" if the member does not say. In a record that
+	// somebody edited it can be anything.
+	Weights string
+
 	// Renewal differs after each renewal. Backends choose it; it is compared for equality and nothing else. Join and Renew ignore it.
 	Renewal string
 }
@@ -66,7 +70,7 @@ type Backend interface {
 	// Join creates the member's record, or replaces it.
 	Join(ctx context.Context, member Member) error
 
-	// Renew changes the renewal of the member's record, and sets Duration and Leaving. It returns ErrGone if there is no record, and then
+	// Renew changes the renewal of the member's record, and sets Duration, Leaving and Weights. It returns ErrGone if there is no record, and then
 	// creates none.
 	Renew(ctx context.Context, member Member) error
 

@@ -22,7 +22,7 @@ func (m *Manager) keepRenewing(ctx context.Context) {
 			continue
 		}
 		stuck = false
-		me := Member{ID: m.cfg.ID, Duration: m.cfg.Duration, Leaving: m.leaving.Load()}
+		me := Member{ID: m.cfg.ID, Duration: m.cfg.Duration, Leaving: m.leaving.Load(), Weights: m.sample()}
 		err := m.renewOnce(ctx, me, joined)
 		joined = err == nil || joined && !errors.Is(err, ErrGone)
 		if errors.Is(err, ErrGone) {

@@ -58,6 +58,10 @@ type Config struct {
 	// DrainTimeout bounds each Release, and all of them together when Run is told to stop. DefaultDrainTimeout if zero.
 	DrainTimeout time.Duration
 
+	// Events turns weights on: how many events of a partition this member has delivered since it started, never less than before. It may be
+	// called from any goroutine. Partitions are moved for their weight only while all members that are to hold partitions have weights on.
+	Events func(partition int) uint64
+
 	// Clock tells the time by which silence is measured; it must be monotonic. time.Now if nil.
 	Clock func() time.Time
 
@@ -96,6 +100,12 @@ func (c *Config) complete() error {
 // every is how often updates are asked for. A death is seen up to two of these late, which must stay well below a second.
 func (c *Config) every() time.Duration {
 	return min(max(c.Duration/50, 10*time.Millisecond), 200*time.Millisecond)
+}
+
+// pace is how long a pool with weights must be at rest before a partition is moved for its weight alone. It is more than the time from one
+// renewal to the next, in which the new holder of the last one tells its weight.
+func (c *Config) pace() time.Duration {
+	return c.Duration / 2
 }
 
 // callTimeout bounds one call of the backend.

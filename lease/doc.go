@@ -16,13 +16,22 @@
 // starts its measurement anew, for what kept it from reading may have kept the others from renewing. A member that finds its own record
 // gone joins again.
 //
+// # Weights
+//
+// With Config.Events, a member measures how many events of each of its partitions it delivers, smoothed, and writes that into its record with its
+// renewals, in coarse steps. While all members that are to hold partitions do so, the assignment is partition.AssignWeighted: it keeps the
+// loads alike, not the numbers. A member that is loaded by a quarter more than the mean gives one partition away (partition.Relieve) once it
+// has been so, and no lease of the pool has changed, for half of its duration; and no partition is given away again before its holder has had it
+// for as long. If one member does not say weights, they count for nothing. What the last holder of a partition said of it holds until
+// the next has measured it; who came later does not know that, so that for one renewal members may want different things.
+//
 // # What is promised
 //
 //   - While records are changed by members only, and members are not cut off from the backend, at most one member at a time is between
 //     Gained and the return of Release for a partition.
 //   - A partition goes from Release of the old holder to Gained of the new one by a single write.
-//   - When nothing changes any more, every partition is held by a live member, and no member has more than one partition more than another. The
-//     moves that lead there are the fewest possible.
+//   - When nothing changes any more, every partition is held by a live member, and without weights no member has more than one partition
+//     more than another. The moves that lead there are the fewest possible.
 //   - A partition whose holder died is held again within the dead member's duration plus one second, if the backend can be reached.
 //   - While the backend is unreachable, members keep what they hold: nobody can take it from them.
 //   - Records that were edited, emptied, deleted, or restored from a backup lead to Lost and a new holder, never to a panic or to a partition

@@ -31,6 +31,7 @@ const (
 
 	annotationMember   = "outlane.dev/member"   // its identity, should the holder be edited
 	annotationDuration = "outlane.dev/duration" // its exact duration; the spec has whole seconds
+	annotationWeights  = "outlane.dev/weights"  // how much work its partitions are
 	annotationLeaving  = "outlane.dev/leaving"  // "true" while it hands over
 )
 
@@ -156,6 +157,9 @@ func (k *Kubernetes) memberLease(m Member) *coordination.Lease {
 	if m.Leaving {
 		l.Annotations[annotationLeaving] = "true"
 	}
+	if m.Weights != "" {
+		l.Annotations[annotationWeights] = m.Weights
+	}
 	if k.pod.UID != "" {
 		l.OwnerReferences = []meta.OwnerReference{k.pod}
 	}
@@ -171,7 +175,8 @@ func wholeSeconds(d time.Duration) int32 {
 
 // memberOf reads a member's record. Whoever edits it changes the spec, which then holds.
 func memberOf(l *coordination.Lease) Member {
-	m := Member{ID: l.Annotations[annotationMember], Leaving: l.Annotations[annotationLeaving] == "true"}
+	m := Member{ID: l.Annotations[annotationMember], Leaving: l.Annotations[annotationLeaving] == "true",
+		Weights: l.Annotations[annotationWeights]}
 	if m.ID == "" && l.Spec.HolderIdentity != nil {
 		m.ID = *l.Spec.HolderIdentity
 	}

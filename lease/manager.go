@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outlane/outlane/partition"
 )
 
 // Manager is one member of a pool.
@@ -31,11 +33,13 @@ type Manager struct {
 	goalOf   goalKey
 	quiet    bool // decide has found nothing to do, as of quietOf
 	quietOf  goalKey
+	relief   relief
 	releases sync.WaitGroup
 
 	mu     sync.Mutex
 	view   view
 	judge  *judge
+	meter  *meter // nil without weights
 	status Status
 	faults faults
 }
@@ -43,6 +47,7 @@ type Manager struct {
 // view is the state of the pool as last seen. What it points to is never changed, only replaced.
 type view struct {
 	at       time.Time // of the last update
+	moved    time.Time // when a lease or who may hold one was last seen to have changed
 	revision uint64    // goes up when the goal may have changed
 	members  map[string]Member
 	leases   []Lease // by partition; nil until the first update
@@ -71,6 +76,9 @@ func New(cfg Config) (*Manager, error) {
 		judge:     newJudge(cfg.ID, cfg.Duration, cfg.every()),
 		status:    Status{ID: cfg.ID},
 		faults:    faults{},
+	}
+	if cfg.Events != nil {
+		m.meter = newMeter(cfg.Partitions, cfg.Duration, cfg.Events)
 	}
 	m.turn()
 	return m, nil
@@ -214,6 +222,9 @@ func (m *Manager) see(u Update) {
 		}
 		if !sameAssignees(m.view.members, next.members) {
 			next.revision++
+			next.moved = now
+		} else if m.meter != nil && !sameWeights(m.view.members, next.members) {
+			next.revision++
 		}
 		_, was := m.view.members[m.cfg.ID]
 		_, is := next.members[m.cfg.ID]
@@ -232,6 +243,9 @@ func (m *Manager) see(u Update) {
 			if l.Partition >= 0 && l.Partition < len(next.leases) {
 				next.leases[l.Partition] = l
 			}
+		}
+		if m.meter != nil && !slices.Equal(m.view.leases, next.leases) {
+			next.moved = now
 		}
 	}
 	m.view = next
@@ -253,22 +267,30 @@ func sameAssignees(a, b map[string]Member) bool {
 	return true
 }
 
-// assignment returns who should hold what. The member itself takes part, whatever its record says: nobody knows better whether it lives.
-func (m *Manager) assignment(v view) []string {
-	key := goalKey{revision: v.revision, leaving: m.leaving.Load()}
-	if m.goal != nil && key == m.goalOf {
-		return m.goal
-	}
+// assignees are the members that are to hold partitions. The member itself takes part, whatever its record says: nobody knows better whether it
+// lives.
+func (m *Manager) assignees(v view, leaving bool) []string {
 	var members []string
 	for id, member := range v.members {
 		if id != m.cfg.ID && !member.Leaving {
 			members = append(members, id)
 		}
 	}
-	if !key.leaving {
+	if !leaving {
 		members = append(members, m.cfg.ID)
 	}
-	m.goal, m.goalOf = assign(members, v.leases), key
+	return members
+}
+
+// assignment returns who should hold what.
+func (m *Manager) assignment(v view) []string {
+	key := goalKey{revision: v.revision, leaving: m.leaving.Load()}
+	if m.goal != nil && key == m.goalOf {
+		return m.goal
+	}
+	members := m.assignees(v, key.leaving)
+	m.goal, m.goalOf = partition.AssignWeighted(members, holders(v.leases), m.weights(members, v)), key
+	m.relief.apply(m.goal, m.cfg.ID, members)
 	return m.goal
 }
 

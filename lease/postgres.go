@@ -13,10 +13,10 @@ import (
 // equality.
 type Database interface {
 	// JoinPool makes a member's record, or renews it.
-	JoinPool(ctx context.Context, id string, duration time.Duration, leaving bool) error
+	JoinPool(ctx context.Context, id string, duration time.Duration, leaving bool, weights string) error
 
 	// RenewMember renews a member's record, and says whether there is one.
-	RenewMember(ctx context.Context, id string, duration time.Duration, leaving bool) (found bool, err error)
+	RenewMember(ctx context.Context, id string, duration time.Duration, leaving bool, weights string) (found bool, err error)
 
 	// LeavePool removes a member's record, if there is one.
 	LeavePool(ctx context.Context, id string) error
@@ -29,7 +29,7 @@ type Database interface {
 	SwapLeases(ctx context.Context, partitions []int, holders, versions, next []string) (done []int, err error)
 
 	// ReadPool reads all members, and all leases unless their digest is the one known, in one snapshot.
-	ReadPool(ctx context.Context, known string, member func(id string, duration time.Duration, leaving bool, renewal string),
+	ReadPool(ctx context.Context, known string, member func(id string, duration time.Duration, leaving bool, weights, renewal string),
 		lease func(partition int, holder, version string)) (digest string, err error)
 
 	// ListenPool calls wake when it has begun to listen, and after each change that is not a renewal. It returns when it cannot go on.
@@ -69,12 +69,12 @@ func (p *Postgres) look() {
 // Join implements Backend.
 func (p *Postgres) Join(ctx context.Context, m Member) error {
 	defer p.look()
-	return p.db.JoinPool(ctx, m.ID, m.Duration, m.Leaving)
+	return p.db.JoinPool(ctx, m.ID, m.Duration, m.Leaving, m.Weights)
 }
 
 // Renew implements Backend.
 func (p *Postgres) Renew(ctx context.Context, m Member) error {
-	found, err := p.db.RenewMember(ctx, m.ID, m.Duration, m.Leaving)
+	found, err := p.db.RenewMember(ctx, m.ID, m.Duration, m.Leaving, m.Weights)
 	if err == nil && !found {
 		return ErrGone
 	}
@@ -159,8 +159,8 @@ func (p *Postgres) read(ctx context.Context, known string) (Update, string, erro
 	defer cancel()
 	u := Update{Members: []Member{}}
 	leases := []Lease{}
-	digest, err := p.db.ReadPool(ctx, known, func(id string, duration time.Duration, leaving bool, renewal string) {
-		u.Members = append(u.Members, Member{ID: id, Duration: duration, Leaving: leaving, Renewal: renewal})
+	digest, err := p.db.ReadPool(ctx, known, func(id string, duration time.Duration, leaving bool, weights, renewal string) {
+		u.Members = append(u.Members, Member{ID: id, Duration: duration, Leaving: leaving, Weights: weights, Renewal: renewal})
 	}, func(partition int, holder, version string) {
 		leases = append(leases, Lease{Partition: partition, Holder: holder, Version: version})
 	})

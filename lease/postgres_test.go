@@ -49,8 +49,8 @@ func (p *postgresPool) Backend(t testing.TB) lease.Backend {
 
 func (p *postgresPool) read(t testing.TB) (members []lease.Member, leases []lease.Lease) {
 	t.Helper()
-	_, err := p.db.ReadPool(t.Context(), "", func(id string, d time.Duration, leaving bool, renewal string) {
-		members = append(members, lease.Member{ID: id, Duration: d, Leaving: leaving, Renewal: renewal})
+	_, err := p.db.ReadPool(t.Context(), "", func(id string, d time.Duration, leaving bool, weights, renewal string) {
+		members = append(members, lease.Member{ID: id, Duration: d, Leaving: leaving, Weights: weights, Renewal: renewal})
 	}, func(partition int, holder, version string) {
 		leases = append(leases, lease.Lease{Partition: partition, Holder: holder, Version: version})
 	})

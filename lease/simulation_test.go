@@ -38,6 +38,7 @@ func drawEvents(t *rapid.T, kinds ...string) []event {
 // version of its lease, and that two members to which nothing happened never work on a partition at the same time.
 type simulation struct {
 	pool    *leasetest.Memory
+	load    *traffic // nil without weights
 	workers []*simulated
 	rest    []*simulated // killed or stopped
 
@@ -89,6 +90,9 @@ func (s *simulation) join(t *testing.T, d time.Duration) {
 	s.mu.Unlock()
 	w.Worker = leasetest.Start(t, s.pool, name, d, func(c *lease.Config) {
 		c.Handler = w
+		if s.load != nil {
+			s.load.weighed(c)
+		}
 	})
 	s.mu.Lock()
 	s.workers = append(s.workers, w)
@@ -159,10 +163,18 @@ func (s *simulation) happen(t *testing.T, e event) {
 	}
 }
 
-// simulate lets the events happen in a bubble of fake time, then undoes the faults, waits, and returns what is wrong.
-func simulate(t *testing.T, events []event) (wrong string) {
+// simulate lets the events happen in a bubble of fake time, then undoes the faults, waits, and returns what is wrong. With rates, members have
+// weights.
+func simulate(t *testing.T, events []event, rates []uint64) (wrong string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{pool: &leasetest.Memory{}, holder: map[string]*simulated{}, edited: map[int]bool{}}
+		if rates != nil {
+			s.load = &traffic{}
+			for p, rate := range rates {
+				s.load.set(rate, p)
+			}
+			s.load.flow(t)
+		}
 		s.join(t, 5*time.Second)
 		for _, e := range events {
 			s.happen(t, e)
@@ -182,7 +194,11 @@ func simulate(t *testing.T, events []event) (wrong string) {
 		}
 		// The longest way to rest: a member was just killed that leaves behind a duration of eight seconds.
 		<-time.After(8*time.Second + 2*time.Second)
-		wrong = leasetest.Unsettled(t, s.pool, last)
+		if s.load == nil {
+			wrong = leasetest.Unsettled(t, s.pool, last)
+		} else {
+			wrong = unrested(t, s.pool, last)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.wrong != "" {
@@ -197,11 +213,40 @@ func simulate(t *testing.T, events []event) (wrong string) {
 	return wrong
 }
 
+// unrested says what keeps a pool with weights from rest, each partition in the hands of one of the workers.
+func unrested(t *testing.T, pool *leasetest.Memory, workers []*leasetest.Worker) string {
+	owned := func() string {
+		working := 0
+		for _, w := range workers {
+			for _, p := range w.Has() {
+				working++
+				if l := pool.Leases(t)[p]; l.Holder != w.ID() {
+					return fmt.Sprintf("%s works on partition %d, which %s holds", w.ID(), p, l.Holder)
+				}
+			}
+		}
+		if working != leasetest.Partitions {
+			return fmt.Sprintf("%d partitions are worked on", working)
+		}
+		return ""
+	}
+	if wrong := owned(); wrong != "" {
+		return wrong
+	}
+	<-time.After(10 * time.Minute)
+	moves := watchMoves(pool)
+	<-time.After(10 * time.Minute)
+	if n := moves.count(); n > 3 { // rates jitter, so that a weight may still have changed by a step
+		return fmt.Sprintf("%d partitions were still moved", n)
+	}
+	return owned()
+}
+
 func TestSimulatedJoinsAndDeaths(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		events := drawEvents(rt, "join", "join", "kill", "stop", "drain slowly", "drain on")
-		require.Empty(rt, simulate(t, events))
+		require.Empty(rt, simulate(t, events, nil))
 	})
 }
 
@@ -210,6 +255,25 @@ func TestSimulatedFaultsAndEdits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		events := drawEvents(rt, "join", "join", "kill", "stop", "drain slowly", "drain on", "down", "pause", "mute", "heal", "remove member",
 			"give", "empty", "delete", "disturb")
-		require.Empty(rt, simulate(t, events))
+		require.Empty(rt, simulate(t, events, nil))
 	})
+}
+
+func TestSimulatedWeights(t *testing.T) {
+	t.Parallel()
+	type scenario struct {
+		rates  []uint64
+		events []event
+	}
+	scenarios := rapid.Custom(func(t *rapid.T) scenario {
+		rate := rapid.SampledFrom([]uint64{0, 50, 300, 1000, 1000, 4000, 30000})
+		return scenario{
+			rates:  rapid.SliceOfN(rate, leasetest.Partitions, leasetest.Partitions).Draw(t, "rates"),
+			events: drawEvents(t, "join", "join", "kill", "stop", "drain slowly", "drain on", "give", "delete"),
+		}
+	})
+	for seed := range 12 { // they last long
+		s := scenarios.Example(seed)
+		require.Empty(t, simulate(t, s.events, s.rates), "%+v", s)
+	}
 }

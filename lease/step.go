@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/outlane/outlane/partition"
 )
 
 // state is what a partition is to this member.
@@ -30,6 +28,8 @@ type slot struct {
 	tried Lease     // what a swap was last tried on
 	again time.Time // when, if that is still what is seen, another one may be tried
 	given bool      // that swap took effect
+
+	since time.Time // when it was first seen to be ours
 }
 
 // settled says whether no earlier write of ours can still be behind what is seen.
@@ -59,6 +59,7 @@ func (m *Manager) step(ctx context.Context) {
 	if !m.leaving.Load() {
 		m.bury(ctx, v, dead)
 	}
+	m.relieve(v)
 	todo, looked := m.todo(v)
 	m.reportLost(v, todo.lost)
 	for _, p := range todo.lost {
@@ -160,7 +161,13 @@ func (m *Manager) decide(v view) plan {
 			}
 		}
 
+		if s.state == idle {
+			s.since = v.at
+		}
 		wanted := goal[p] == m.cfg.ID
+		if !wanted && ours && m.keeps(s, v.at) {
+			wanted, todo.later = true, true
+		}
 		switch s.state {
 		case idle:
 			switch {
@@ -210,13 +217,12 @@ func takeable(v view, l Lease) bool {
 	return !alive
 }
 
-// assign wraps partition.Assign for leases.
-func assign(members []string, leases []Lease) []string {
-	holders := make([]string, len(leases))
+func holders(leases []Lease) []string {
+	all := make([]string, len(leases))
 	for p, l := range leases {
-		holders[p] = l.Holder
+		all[p] = l.Holder
 	}
-	return partition.Assign(members, holders)
+	return all
 }
 
 // release begins to drain a partition.

@@ -36,3 +36,21 @@ func TestAPartitionIsNotTakenBackWhileAHandoverMayBeUnderWay(t *testing.T) {
 	alone.leases = []Lease{{Holder: "me", Version: "8"}}
 	require.Equal(t, []int{0}, m.decide(alone).gained, "the record has changed, so that the handover cannot take effect any more")
 }
+
+func TestWithWeightsAPartitionIsNotPassedOnAtOnce(t *testing.T) {
+	t.Parallel()
+	m, err := New(Config{ID: "me", Partitions: 2, Backend: struct{ Backend }{}, Handler: noHandler{}, Events: func(int) uint64 { return 0 }})
+	require.NoError(t, err)
+	now := time.Unix(100, 0)
+	v := view{at: now, revision: 1, leases: []Lease{{Holder: "me", Version: "1"}, {Partition: 1, Holder: "me", Version: "1"}},
+		members: map[string]Member{"me": {ID: "me", Weights: "-"}, "other": {ID: "other", Weights: "0-1=10"}}}
+	todo := m.decide(v)
+	require.Equal(t, []int{0, 1}, todo.gained, "also the one that the other should have")
+	require.True(t, todo.later)
+	v.at = now.Add(m.cfg.pace())
+	require.Equal(t, []int{1}, m.decide(v).give)
+
+	m.leaving.Store(true)
+	m.slots[0].since, m.slots[1].since = v.at, v.at
+	require.Contains(t, m.decide(v).give, 0, "who leaves keeps nothing")
+}

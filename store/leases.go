@@ -26,14 +26,15 @@ const (
 	oneMoreTransition = `CASE WHEN l.transitions < 9223372036854775807 THEN l.transitions + 1 ELSE 0 END`
 
 	joinPool = `WITH joined AS (
-		INSERT INTO {schema}.outlane_members AS m (id, duration, leaving) VALUES ($1, $2::bigint * interval '1 microsecond', $3)
-		ON CONFLICT (id) DO UPDATE SET duration = excluded.duration, leaving = excluded.leaving, renewals = ` + oneMoreRenewal + `, renewed_at = now()
+		INSERT INTO {schema}.outlane_members AS m (id, duration, leaving, weights) VALUES ($1, $2::bigint * interval '1 microsecond', $3, $4)
+		ON CONFLICT (id) DO UPDATE SET duration = excluded.duration, leaving = excluded.leaving, weights = excluded.weights,
+			renewals = ` + oneMoreRenewal + `, renewed_at = now()
 		RETURNING m.id)
 		SELECT ` + notifyPool + ` FROM joined`
 
 	renewMember = `WITH renewed AS (
 		UPDATE {schema}.outlane_members m
-		SET duration = $2::bigint * interval '1 microsecond', leaving = $3, renewals = ` + oneMoreRenewal + `, renewed_at = now()
+		SET duration = $2::bigint * interval '1 microsecond', leaving = $3, weights = $4, renewals = ` + oneMoreRenewal + `, renewed_at = now()
 		WHERE m.id = $1 RETURNING m.leaving)
 		SELECT CASE WHEN r.leaving THEN ` + notifyPool + ` IS NULL ELSE true END FROM renewed r`
 
@@ -66,21 +67,21 @@ const (
 	// therefore sends no leases, however often it is read.
 	readPool = `WITH l AS MATERIALIZED (SELECT partition, holder, transitions FROM {schema}.outlane_leases),
 	d AS MATERIALIZED (SELECT count(*)::text || '/' || coalesce(bit_xor(hashtextextended(l.partition::text || ' ' || l.holder, l.transitions)), 0)::text AS digest FROM l)
-	SELECT 'digest', 0, d.digest, '', 0::float8, false FROM d
+	SELECT 'digest', 0, d.digest, '', 0::float8, false, '' FROM d
 	UNION ALL
-	SELECT 'member', 0, m.id, ` + renewal + `, extract(epoch FROM m.duration)::float8, m.leaving FROM {schema}.outlane_members m
+	SELECT 'member', 0, m.id, ` + renewal + `, extract(epoch FROM m.duration)::float8, m.leaving, m.weights FROM {schema}.outlane_members m
 	UNION ALL
-	SELECT 'lease', l.partition, l.holder, l.transitions::text, 0, false FROM l WHERE (SELECT digest FROM d) <> $1`
+	SELECT 'lease', l.partition, l.holder, l.transitions::text, 0, false, '' FROM l WHERE (SELECT digest FROM d) <> $1`
 )
 
 // JoinPool makes a member's record, or renews it.
-func (s *Store) JoinPool(ctx context.Context, id string, duration time.Duration, leaving bool) error {
-	return s.run(ctx, "join the pool", call{sql: joinPool, args: []any{id, duration.Microseconds(), leaving}})
+func (s *Store) JoinPool(ctx context.Context, id string, duration time.Duration, leaving bool, weights string) error {
+	return s.run(ctx, "join the pool", call{sql: joinPool, args: []any{id, duration.Microseconds(), leaving, weights}})
 }
 
 // RenewMember renews a member's record. It says whether there is one.
-func (s *Store) RenewMember(ctx context.Context, id string, duration time.Duration, leaving bool) (found bool, err error) {
-	err = s.run(ctx, "renew a member", call{sql: renewMember, args: []any{id, duration.Microseconds(), leaving}, row: func(pgx.Rows) error {
+func (s *Store) RenewMember(ctx context.Context, id string, duration time.Duration, leaving bool, weights string) (found bool, err error) {
+	err = s.run(ctx, "renew a member", call{sql: renewMember, args: []any{id, duration.Microseconds(), leaving, weights}, row: func(pgx.Rows) error {
 		found = true
 		return nil
 	}})
@@ -121,21 +122,21 @@ func (s *Store) SwapLeases(ctx context.Context, partitions []int, holders, versi
 
 // ReadPool reads the members, and the leases unless their digest is known, the one returned before. What member and lease were told is void
 // if it returns an error. A duration that is out of range is 0.
-func (s *Store) ReadPool(ctx context.Context, known string, member func(id string, duration time.Duration, leaving bool, renewal string),
+func (s *Store) ReadPool(ctx context.Context, known string, member func(id string, duration time.Duration, leaving bool, weights, renewal string),
 	lease func(partition int, holder, version string)) (digest string, err error) {
 	err = s.run(ctx, "read the pool", call{sql: readPool, args: []any{known}, row: func(r pgx.Rows) error {
-		var kind, name, version string
+		var kind, name, version, weights string
 		var partition int
 		var seconds float64
 		var leaving bool
-		if err := r.Scan(&kind, &partition, &name, &version, &seconds, &leaving); err != nil {
+		if err := r.Scan(&kind, &partition, &name, &version, &seconds, &leaving, &weights); err != nil {
 			return err
 		}
 		switch kind {
 		case "digest":
 			digest = name
 		case "member":
-			member(name, duration(seconds), leaving, version)
+			member(name, duration(seconds), leaving, weights, version)
 		case "lease":
 			lease(partition, name, version)
 		}

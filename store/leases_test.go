@@ -27,7 +27,7 @@ type poolMember struct {
 func readAll(t testing.TB, s *Store, known string) (members map[string]poolMember, leases map[int]string, digest string) {
 	t.Helper()
 	members = map[string]poolMember{}
-	digest, err := s.ReadPool(ctx, known, func(id string, d time.Duration, leaving bool, renewal string) {
+	digest, err := s.ReadPool(ctx, known, func(id string, d time.Duration, leaving bool, _, renewal string) {
 		members[id] = poolMember{d, leaving, renewal}
 	}, func(p int, holder, version string) {
 		if leases == nil {
@@ -45,7 +45,7 @@ func TestAPoolAtRestSendsNoLeases(t *testing.T) {
 	s := d.open()
 	_, leases, digest := readAll(t, s, "")
 	require.Len(t, leases, testPartitions)
-	require.NoError(t, s.JoinPool(ctx, "a", time.Second, false))
+	require.NoError(t, s.JoinPool(ctx, "a", time.Second, false, ""))
 	members, leases, again := readAll(t, s, digest)
 	require.Nil(t, leases)
 	require.Equal(t, digest, again)
@@ -85,7 +85,7 @@ func TestOddMembersCanBeRead(t *testing.T) {
 	require.Zero(t, members["long"].duration)
 
 	for id, m := range members {
-		found, err := s.RenewMember(ctx, id, time.Second, false)
+		found, err := s.RenewMember(ctx, id, time.Second, false, "")
 		require.NoError(t, err, id)
 		require.True(t, found)
 		gone, err := s.BuryMember(ctx, id, m.renewal)
@@ -122,7 +122,7 @@ func TestChangesOfThePoolAreNotified(t *testing.T) {
 	<-heard // it has begun
 
 	for what, change := range map[string]func() error{
-		"join": func() error { return other.JoinPool(ctx, "a", time.Second, false) },
+		"join": func() error { return other.JoinPool(ctx, "a", time.Second, false, "") },
 		"swap": func() error {
 			_, err := other.SwapLeases(ctx, []int{1, 2}, []string{"", ""}, []string{"0", "0"}, []string{"a", "a"})
 			return err
@@ -131,24 +131,24 @@ func TestChangesOfThePoolAreNotified(t *testing.T) {
 			_, err := other.SwapLeases(ctx, []int{99}, []string{""}, []string{""}, []string{"a"})
 			return err
 		},
-		"leaving": func() error { _, err := other.RenewMember(ctx, "b", time.Second, true); return err },
+		"leaving": func() error { _, err := other.RenewMember(ctx, "b", time.Second, true, ""); return err },
 		"leave":   func() error { return other.LeavePool(ctx, "c") },
 		"bury":    func() error { _, err := other.BuryMember(ctx, "nobody", ""); return err },
 	} {
 		for _, id := range []string{"b", "c"} {
-			require.NoError(t, other.JoinPool(ctx, id, time.Second, false))
+			require.NoError(t, other.JoinPool(ctx, id, time.Second, false, ""))
 			<-heard
 		}
 		require.NoError(t, change(), what)
 		<-heard
 	}
-	found, err := other.RenewMember(ctx, "b", time.Second, false)
+	found, err := other.RenewMember(ctx, "b", time.Second, false, "")
 	require.NoError(t, err)
 	require.True(t, found)
 	done, err := other.SwapLeases(ctx, []int{1}, []string{"x"}, []string{"0"}, []string{"y"})
 	require.NoError(t, err)
 	require.Empty(t, done)
-	require.NoError(t, other.JoinPool(ctx, "last", time.Second, false))
+	require.NoError(t, other.JoinPool(ctx, "last", time.Second, false, ""))
 	<-heard
 	require.Empty(t, heard, "neither renewals nor swaps without effect are notified")
 	cancel()
@@ -161,8 +161,8 @@ func TestAWorkersRoleMayKeepLeases(t *testing.T) {
 	role, url := pgtest.Role(t, d.url)
 	require.NoError(t, migrations.Grants(ctx, d.url, "public", migrations.Roles{Worker: role}))
 	s := openURL(t, url)
-	require.NoError(t, s.JoinPool(ctx, "a", time.Second, false))
-	_, err := s.RenewMember(ctx, "a", time.Second, true)
+	require.NoError(t, s.JoinPool(ctx, "a", time.Second, false, ""))
+	_, err := s.RenewMember(ctx, "a", time.Second, true, "")
 	require.NoError(t, err)
 	members, leases, _ := readAll(t, s, "")
 	require.Len(t, members, 1)
@@ -209,7 +209,7 @@ func BenchmarkReadPool(b *testing.B) {
 			d := databaseAt(b, pgtest.Migrated(b, size.partitions))
 			s := d.open()
 			for i := range size.members {
-				require.NoError(b, s.JoinPool(ctx, strings.Repeat("x", 30)+fmt.Sprint(i), time.Second, false))
+				require.NoError(b, s.JoinPool(ctx, strings.Repeat("x", 30)+fmt.Sprint(i), time.Second, false, ""))
 			}
 			d.exec("UPDATE outlane_leases SET holder = 'holder-' || partition % 100, transitions = partition")
 			d.exec("VACUUM ANALYZE outlane_leases, outlane_members")

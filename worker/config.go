@@ -88,6 +88,7 @@ type Config struct {
 	Markers      int           // mark statements under way at once; 2
 
 	LeaseDuration time.Duration // of this worker's member lease; 10 s
+	Weights       bool          // partitions are shared out by how much work they are, if all workers have this on
 	DrainTimeout  time.Duration // how long a stop waits for what is in flight; 25 s
 	LagInterval   time.Duration // between two measurements of the lag; 5 s
 

@@ -103,6 +103,7 @@ func (w *Worker) published(l *lane, name string, events []store.Event, streamSeq
 	w.cfg.Metrics.publishSeconds.WithLabelValues(name).Observe(took.Seconds())
 	w.cfg.Metrics.batchEvents.Observe(float64(len(events)))
 	w.cfg.Metrics.events.WithLabelValues(name).Add(float64(len(events)))
+	w.delivered[l.part.n].Add(uint64(len(events)))
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outlane/outlane/lease"
@@ -19,6 +20,8 @@ type Worker struct {
 	log    *slog.Logger
 	member string // unique to this start of the process
 	routes *routeTable
+
+	delivered []atomic.Uint64 // events by partition, since the start
 
 	work    context.Context // ends when everything that was acknowledged is settled, after Run's own context
 	running sync.WaitGroup  // publishes under way
@@ -99,8 +102,13 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	w.delivered = make([]atomic.Uint64, meta.Partitions)
+	var events func(partition int) uint64
+	if w.cfg.Weights {
+		events = func(n int) uint64 { return w.delivered[n].Load() }
+	}
 	manager, err := lease.New(lease.Config{Backend: w.cfg.Leases, ID: w.member, Duration: w.cfg.LeaseDuration, Partitions: meta.Partitions,
-		Handler: owner{w}, DrainTimeout: w.cfg.DrainTimeout, Logger: w.cfg.Logger})
+		Handler: owner{w}, DrainTimeout: w.cfg.DrainTimeout, Events: events, Logger: w.cfg.Logger})
 	if err != nil {
 		return fmt.Errorf("start lease manager: %w", err)
 	}

@@ -162,7 +162,7 @@ func workerConfig(cfg *config.Config, id string) worker.Config {
 		ID: id, Partitions: cfg.Partitions, MaxAttempts: cfg.Worker.MaxAttempts,
 		BatchEvents: cfg.Worker.BatchEvents, BatchBytes: int64(cfg.Worker.BatchBytes), Memory: int64(cfg.Worker.Memory),
 		PollInterval: cfg.Worker.PollInterval, PollOnly: cfg.Worker.PollOnly, Publishers: cfg.Worker.Publishers, Fetchers: cfg.Worker.Fetchers,
-		LeaseDuration: cfg.Lease.Duration, DrainTimeout: cfg.Worker.DrainTimeout,
+		LeaseDuration: cfg.Lease.Duration, Weights: cfg.Lease.Weights, DrainTimeout: cfg.Worker.DrainTimeout,
 	}
 	if cfg.Origin("partitionKeyField").Kind != config.FromDefault {
 		c.KeyField = cfg.PartitionKeyField

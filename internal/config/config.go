@@ -48,6 +48,7 @@ type Worker struct {
 type Lease struct {
 	Backend    string        `name:"backend" default:"postgres" oneof:"postgres|kubernetes" help:"Where members and leases are kept: in the database, or as Leases of a Kubernetes cluster."`
 	Duration   time.Duration `name:"duration" default:"10s" min:"1s" max:"10m" help:"How long a worker that is silent keeps its partitions."`
+	Weights    bool          `name:"weights" default:"false" help:"Share partitions out by how busy they are, so that a hot one is not held together with many others. Counts once all workers have it on."`
 	Instance   string        `name:"instance" default:"outlane" flag:"instance" help:"The pool's name among those of a Kubernetes namespace, such as that of a Helm release. One pool, one outbox."`
 	Namespace  string        `name:"namespace" default:"" help:"Kubernetes namespace of the Leases. Empty: the pod's own, or that of the kubeconfig."`
 	PodName    string        `name:"podName" default:"" help:"The pod that the worker runs in, from the downward API (metadata.name). Its Lease then goes with it."`

@@ -36,19 +36,22 @@ func testMembers(t *testing.T, pool Pool) {
 	require.Empty(t, pool.Members(t), "renewing creates no record")
 	require.NoError(t, b.Leave(ctx, id), "nothing to leave")
 
-	require.NoError(t, b.Join(ctx, lease.Member{ID: id, Duration: 1500 * time.Millisecond}))
+	require.NoError(t, b.Join(ctx, lease.Member{ID: id, Duration: 1500 * time.Millisecond, Weights: "0-6=1,7=45"}))
 	require.NoError(t, b.Join(ctx, lease.Member{ID: id + "-", Duration: time.Minute}))
 	first := pool.Members(t)
 	require.Len(t, first, 2)
 	require.Equal(t, id, first[0].ID)
 	require.Equal(t, 1500*time.Millisecond, first[0].Duration)
 	require.False(t, first[0].Leaving)
+	require.Equal(t, "0-6=1,7=45", first[0].Weights)
+	require.Empty(t, first[1].Weights)
 
-	require.NoError(t, b.Renew(ctx, lease.Member{ID: id, Duration: 2 * time.Second, Leaving: true}))
+	require.NoError(t, b.Renew(ctx, lease.Member{ID: id, Duration: 2 * time.Second, Leaving: true, Weights: "-"}))
 	second := pool.Members(t)
 	require.NotEqual(t, first[0].Renewal, second[0].Renewal)
 	require.Equal(t, 2*time.Second, second[0].Duration)
 	require.True(t, second[0].Leaving)
+	require.Equal(t, "-", second[0].Weights)
 	require.Equal(t, first[1], second[1], "the other one is as before")
 
 	require.NoError(t, b.Leave(ctx, id))
@@ -56,8 +59,12 @@ func testMembers(t *testing.T, pool Pool) {
 	third := pool.Members(t)
 	require.Len(t, third, 2)
 	require.NotContains(t, []string{first[0].Renewal, second[0].Renewal}, third[0].Renewal, "a record that comes again is another one")
-	require.NoError(t, b.Join(ctx, lease.Member{ID: id, Duration: time.Minute}), "joining replaces")
+	require.Empty(t, third[0].Weights)
+	require.NoError(t, b.Join(ctx, lease.Member{ID: id, Duration: time.Minute, Weights: "1=2"}), "joining replaces")
 	require.Len(t, pool.Members(t), 2)
+	require.Equal(t, "1=2", pool.Members(t)[0].Weights)
+	require.NoError(t, b.Renew(ctx, lease.Member{ID: id, Duration: time.Minute}))
+	require.Empty(t, pool.Members(t)[0].Weights, "weights can be switched off")
 }
 
 func testBury(t *testing.T, pool Pool) {
@@ -259,6 +266,8 @@ func testWatch(t *testing.T, pool Pool) {
 	shows("a join")
 	require.NoError(t, b.Renew(t.Context(), lease.Member{ID: "a", Duration: time.Second, Leaving: true}))
 	shows("a renewal")
+	require.NoError(t, b.Renew(t.Context(), lease.Member{ID: "a", Duration: time.Second, Leaving: true, Weights: "0-6=1,7=45"}))
+	shows("weights")
 	_, err := b.Swap(t.Context(), []lease.Swap{{Lease: seen(t, pool)[0], To: "a"}, {Lease: seen(t, pool)[1], To: "a"}})
 	require.NoError(t, err)
 	shows("a swap")

@@ -24,6 +24,13 @@ type Memory struct {
 	Taken func(l lease.Lease, member bool)
 }
 
+// SetTaken sets Taken while the pool is in use.
+func (m *Memory) SetTaken(taken func(l lease.Lease, member bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Taken = taken
+}
+
 func (m *Memory) next() string {
 	m.counter++
 	return strconv.Itoa(m.counter)
