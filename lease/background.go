@@ -37,7 +37,7 @@ func (m *Manager) keepRenewing(ctx context.Context) {
 			close(m.announced)
 		}
 		if err != nil {
-			m.pause(ctx, m.backoff(failures), m.renew)
+			m.pause(ctx, m.beforeRenewal(failures), m.renew)
 			failures++
 		} else {
 			failures = 0
@@ -82,8 +82,20 @@ func (m *Manager) keepWatching(ctx context.Context) {
 	}
 }
 
-// backoff is the pause after so many failures in a row and one: longer each time, so that a backend that cannot keep up is asked less, but never
-// so long that a member that renews then would be too late.
+// beforeRenewal is the pause after so many failures in a row and one. While the record would still be renewed in time, it is a part of the time that
+// is left.
+func (m *Manager) beforeRenewal(failures int) time.Duration {
+	pause := m.backoff(failures)
+	m.mu.Lock()
+	left := m.cfg.Duration - m.cfg.Clock().Sub(m.status.RenewedAt)
+	m.mu.Unlock()
+	if left > 0 {
+		pause = min(pause, max(left/4, m.cfg.retryAfter()))
+	}
+	return pause
+}
+
+// backoff is the pause after so many failures in a row and one: longer each time, so that a backend that cannot keep up is asked less.
 func (m *Manager) backoff(failures int) time.Duration {
 	most := max(m.cfg.Duration/3, m.cfg.retryAfter())
 	d := min(m.cfg.retryAfter()<<min(failures, 10), most)
