@@ -25,7 +25,7 @@ func TestFileIsStrict(t *testing.T) {
 		},
 		"a field like no other": {
 			"lease:\n  zebra: 5\n",
-			[]string{`unknown field "zebra" at outlane.yaml:2; known in lease: backend, duration, instance, kubeconfig, namespace, podName, podUid`},
+			[]string{`unknown field "zebra" at outlane.yaml:2; known in lease: backend, duration, instance, kubeconfig, namespace, podName, podUid, weights`},
 		},
 		"a field of an item": {
 			"routes:\n- topics: [a]\n  stream: A\n  onDeadleter: skip\n",
