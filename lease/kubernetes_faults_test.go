@@ -42,15 +42,6 @@ func TestAnAPIServerThatIsAwayForLongCostsNoPartition(t *testing.T) {
 		leasetest.Start(t, pool, "a", duration), leasetest.Start(t, pool, "b", duration), leasetest.Start(t, pool, "c", duration),
 	}
 	settle(t, pool, workers...)
-	outlast := func(what string) {
-		t.Helper()
-		for _, w := range workers {
-			require.Eventually(t, func() bool {
-				s := w.Status()
-				return s.Err != nil && time.Since(s.SeenAt) > duration+duration/2
-			}, ceiling, 10*time.Millisecond, what)
-		}
-	}
 	back := func() {
 		t.Helper()
 		for _, w := range workers {
@@ -60,15 +51,15 @@ func TestAnAPIServerThatIsAwayForLongCostsNoPartition(t *testing.T) {
 		}
 	}
 	cluster.Kill(controlplane.APIServer)
-	outlast("an API server that crashed")
+	outlast(t, workers, "an API server that crashed")
 	cluster.Again(t, controlplane.APIServer)
 	back()
 	cluster.Freeze(controlplane.APIServer)
-	outlast("an API server that is silent")
+	outlast(t, workers, "an API server that is silent")
 	cluster.Thaw(controlplane.APIServer)
 	back()
 	cluster.Freeze(controlplane.Etcd)
-	outlast("an API server that can neither read nor write, with its watches open")
+	outlast(t, workers, "an API server that can neither read nor write, with its watches open")
 	cluster.Thaw(controlplane.Etcd)
 	back()
 	settle(t, pool, workers...)

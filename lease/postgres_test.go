@@ -141,6 +141,17 @@ func settle(t *testing.T, pool leasetest.Pool, workers ...*leasetest.Worker) {
 	require.Eventually(t, func() bool { return leasetest.Unsettled(t, pool, workers) == "" }, ceiling, 10*time.Millisecond)
 }
 
+// outlast waits until every worker has been without its backend for longer than a record holds.
+func outlast(t *testing.T, workers []*leasetest.Worker, what string) {
+	t.Helper()
+	for _, w := range workers {
+		require.Eventually(t, func() bool {
+			s := w.Status()
+			return s.Err != nil && time.Since(s.SeenAt) > duration+duration/2
+		}, ceiling, 10*time.Millisecond, what)
+	}
+}
+
 func TestAServerThatIsAwayForLongCostsNoPartition(t *testing.T) {
 	t.Parallel()
 	server, pool := privatePool(t)
@@ -148,23 +159,14 @@ func TestAServerThatIsAwayForLongCostsNoPartition(t *testing.T) {
 		leasetest.Start(t, pool, "a", duration), leasetest.Start(t, pool, "b", duration), leasetest.Start(t, pool, "c", duration),
 	}
 	settle(t, pool, workers...)
-	outlast := func(what string) {
-		t.Helper()
-		for _, w := range workers {
-			require.Eventually(t, func() bool {
-				s := w.Status()
-				return s.Err != nil && time.Since(s.SeenAt) > duration+duration/2
-			}, ceiling, 10*time.Millisecond, what)
-		}
-	}
 	server.Stop(postgres.Immediate)
-	outlast("a server that crashed")
+	outlast(t, workers, "a server that crashed")
 	server.Start()
 	for _, w := range workers {
 		require.Eventually(t, func() bool { return w.Status().Err == nil }, ceiling, 10*time.Millisecond)
 	}
 	server.Freeze()
-	outlast("a server that is silent")
+	outlast(t, workers, "a server that is silent")
 	server.Thaw()
 	settle(t, pool, workers...)
 	for _, w := range workers {

@@ -78,24 +78,7 @@ func TestOrderOnKubernetes(t *testing.T) {
 	t.Run("workers that are paused again and again", func(t *testing.T) {
 		t.Parallel()
 		s := newKubernetesScene(t, "sync", kubetest.Shared(t))
-		s.backlog(aFew)
-		s.produce()
-		a, b := s.worker("a"), s.worker("b")
-		for range 2 {
-			s.SharedOnKubernetes("a", "b")
-			a.Pause()
-			b.Alone()
-			a.Resume()
-			s.SharedOnKubernetes("a", "b")
-			b.Pause()
-			a.Alone()
-			b.Resume()
-		}
-		s.finish()
-		s.SharedOnKubernetes("a", "b")
-		a.Says(lost...)
-		b.Says(lost...)
-		s.verdict()
+		s.keepPausing(2, func() { s.SharedOnKubernetes("a", "b") })
 	})
 	t.Run("Leases edited by hand", func(t *testing.T) {
 		t.Parallel()

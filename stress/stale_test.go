@@ -40,30 +40,35 @@ func TestStaleOwnerAtEveryPoint(t *testing.T) {
 	})
 }
 
+// keepPausing pauses each of two workers in turn until the other has taken over. shared waits until both have their share.
+func (s *scene) keepPausing(times int, shared func()) {
+	s.backlog(aFew)
+	s.produce()
+	a, b := s.worker("a"), s.worker("b")
+	for range times {
+		shared()
+		a.Pause()
+		b.Alone()
+		a.Resume()
+		shared()
+		b.Pause()
+		a.Alone()
+		b.Resume()
+	}
+	s.finish()
+	shared()
+	a.Says(lost...)
+	b.Says(lost...)
+	s.verdict()
+}
+
 func TestWorkersThatArePausedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	for mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, mode, partitions)
-			s.backlog(aFew)
-			s.produce()
-			a, b := s.worker("a"), s.worker("b")
-			for range 3 {
-				s.owners("a", "b")
-				a.Pause()
-				b.Alone()
-				a.Resume()
-				s.owners("a", "b")
-				b.Pause()
-				a.Alone()
-				b.Resume()
-			}
-			s.finish()
-			s.owners("a", "b")
-			a.Says(lost...)
-			b.Says(lost...)
-			s.verdict()
+			s.keepPausing(3, func() { s.owners("a", "b") })
 		})
 	}
 }

@@ -30,8 +30,8 @@ func (a *app) worker() *cobra.Command {
 		Long: "Move events from the outbox to their streams, as one of a pool that shares the partitions. Start as many as you like, anywhere: they find\n" +
 			"each other in the database, or as Leases of a Kubernetes cluster. Without Postgres, NATS or Kubernetes it stays alive, says so in /readyz, and goes on by itself.\n\n" +
 			"SIGTERM or SIGINT: it settles what is under way, hands its partitions over and exits with 0; a second one ends it at once.\n" +
-			"Exit codes: 0 stopped as told, 1 ended at once, or it cannot work, as when the schema is missing has another number of partitions, or is another pool's, 2 the configuration is\n" +
-			"wrong.",
+			"Exit codes: 0 stopped as told, 1 ended at once, or it cannot work, as when the schema is missing, has another number of\n" +
+			"partitions, or is another pool's, 2 the configuration is wrong.",
 		Example: example("OUTLANE_DATABASE_URL=postgres://outlane@db/app OUTLANE_NATS_URL=nats://nats:4222 outlane worker",
 			"outlane worker --config outlane.yaml --worker-memory 128MiB"),
 	}

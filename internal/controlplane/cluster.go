@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/outlane/outlane/internal/child"
 )
 
 // Options say what to start.
@@ -50,7 +52,7 @@ const (
 // Cluster is a control plane that this process started. Its methods may be called from any goroutine.
 type Cluster struct {
 	program, dir string
-	guard        *guard
+	guard        *child.Guard
 	port         int // of the API server
 	etcdPort     int
 	peerPort     int // of etcd, which nobody uses
@@ -67,7 +69,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the control plane: %w", err)
 	}
-	guard, err := startGuard(dir)
+	guard, err := child.StartGuard(guardScript, dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -276,7 +278,7 @@ func (c *Cluster) Close() error {
 	for _, part := range []Part{Controllers, APIServer, Etcd} {
 		c.Kill(part)
 	}
-	c.guard.end()
+	c.guard.End()
 	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("remove the control plane's folder: %w", err)
 	}

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -19,32 +18,6 @@ import (
 // guardScript waits for the end of its standard input, which comes when the process that started it is gone, whatever ended it; the parts
 // die with that process. Then it removes the folder.
 const guardScript = `trap '' INT TERM HUP; read -r _; sleep 1; rm -rf "$1"`
-
-type guard struct {
-	pipe io.Closer
-	cmd  *exec.Cmd
-}
-
-func startGuard(dir string) (*guard, error) {
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "outlane-guard", dir)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("make the guard's pipe: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the guard: %w", err)
-	}
-	return &guard{pipe: pipe, cmd: cmd}, nil
-}
-
-// end ends the guard, which has nothing left to do.
-func (g *guard) end() {
-	_ = g.cmd.Process.Kill() // it may have ended already
-	_ = g.cmd.Wait()
-	_ = g.pipe.Close()
-}
 
 // process is a running part. Its output goes to a file: a child that held this process's own output open would keep `go test` waiting.
 type process struct {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/outlane/outlane/internal/child"
 )
 
 // account returns the OS user that servers run as: nil (this one) unless this process is root.
@@ -52,7 +54,7 @@ func newFolder(prefix string, cred *syscall.Credential) (string, io.Closer, erro
 			return "", nil, fmt.Errorf("hand the folder to the server's user: %w", err)
 		}
 	}
-	guard, err := startGuard(dir)
+	guard, err := child.StartGuard(guardScript, dir)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return "", nil, err
@@ -61,7 +63,7 @@ func newFolder(prefix string, cred *syscall.Credential) (string, io.Closer, erro
 }
 
 // guardScript waits for the end of its standard input, which comes when the process that started it is gone, whatever ended it. Then it
-// stops the server whose pid file is in the folder and removes the folder. The working folder is compared, because the number in a stale
+// stops the server whose pid file is in the folder, if that is still there, and removes the folder. The working folder is compared, because the number in a stale
 // pid file may belong to somebody else by now. A server just being started may write its pid file late, hence the waiting.
 const guardScript = `
 trap '' INT TERM HUP
@@ -87,36 +89,6 @@ while [ -d "$dir" ] && [ $tries -lt 30 ]; do
 done
 rm -rf "$dir"
 `
-
-type guard struct {
-	pipe io.Closer
-	cmd  *exec.Cmd
-}
-
-func startGuard(dir string) (*guard, error) {
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "outlane-guard", dir)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("make the guard's pipe: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the guard: %w", err)
-	}
-	return &guard{pipe: pipe, cmd: cmd}, nil
-}
-
-// Close ends the guard. The folder must be gone already, or the guard stops what runs in it and removes it first.
-func (g *guard) Close() error {
-	if err := g.pipe.Close(); err != nil {
-		return fmt.Errorf("close the guard's pipe: %w", err)
-	}
-	if err := g.cmd.Wait(); err != nil {
-		return fmt.Errorf("wait for the guard: %w", err)
-	}
-	return nil
-}
 
 // process is a running server program. Its output goes to a file: a child that held this process's own output open would keep
 // `go test` waiting for it.
