@@ -1,10 +1,13 @@
-// Command cluster is the control plane of Kubernetes in one binary: etcd, kube-apiserver, kube-controller-manager and kubectl. Its first
-// argument says which of them it is, the others are that program's own. Package internal/kubernetes of the main module builds and runs it.
+// Command cluster is Kubernetes in one binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy and
+// kubectl. Its first argument says which of them it is, the others are that program's own. Package internal/controlplane of the main module
+// builds it and runs the control plane; package e2e/node runs a whole cluster with a node.
 //
-// It is a module of its own, so that nobody who only wants Outlane has to fetch Kubernetes.
+// It is a module of its own, so that nobody who only wants Outlane has to fetch Kubernetes. Helm is a tool of it, since both are made of the
+// same packages.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -17,6 +20,9 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
@@ -31,6 +37,12 @@ func main() {
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kube-controller-manager":
 		os.Exit(cli.Run(controllers.NewControllerManagerCommand()))
+	case "kube-scheduler":
+		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	case "kubelet":
+		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
+	case "kube-proxy":
+		os.Exit(cli.Run(proxy.NewProxyCommand()))
 	case "kubectl":
 		kubectlutil.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
 	default:
@@ -39,6 +51,6 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: cluster {etcd|kube-apiserver|kube-controller-manager|kubectl} ...")
+	fmt.Fprintln(os.Stderr, "usage: cluster {etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kube-proxy|kubectl} ...")
 	os.Exit(2)
 }

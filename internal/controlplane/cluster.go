@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +30,19 @@ type Options struct {
 
 	// Controllers asks for the controller manager, without which nothing is collected as garbage and no Deployment makes pods.
 	Controllers bool
+
+	// Node is a node that will join. The API server then listens on every address, pods are scheduled, and Controllers is taken as given.
+	Node *Node
 }
+
+// Node is a node that its owner runs.
+type Node struct {
+	Name    string
+	Address string // by which the node and its pods reach the API server
+}
+
+// User is who the node's kubelet is.
+func (n Node) User() string { return "system:node:" + n.Name }
 
 // Part is a program of the control plane.
 type Part string
@@ -39,19 +52,27 @@ const (
 	Etcd        Part = "etcd"
 	APIServer   Part = "kube-apiserver"
 	Controllers Part = "kube-controller-manager"
+	Scheduler   Part = "kube-scheduler"
 )
 
-// Users of a Cluster. The administrator may do everything, the guest nothing but what is granted to the user of that name.
+var parts = []Part{Etcd, APIServer, Controllers, Scheduler}
+
+// Users of a Cluster. The administrator may do everything, the guest nothing but what is granted to the user of that name; the proxy is a
+// node's kube-proxy.
 const (
 	Admin = "admin"
 	Guest = "guest"
+	Proxy = "system:kube-proxy"
 
 	controllerUser = "system:kube-controller-manager"
+	schedulerUser  = "system:kube-scheduler"
 )
 
 // Cluster is a control plane that this process started. Its methods may be called from any goroutine.
 type Cluster struct {
 	program, dir string
+	node         *Node
+	keys         *authority
 	guard        *child.Guard
 	port         int // of the API server
 	etcdPort     int
@@ -60,7 +81,7 @@ type Cluster struct {
 	client       *http.Client
 
 	mu      sync.Mutex
-	running map[Part]*process
+	running map[Part]*child.Process
 }
 
 // Start makes a new control plane and returns when it is ready. The context bounds the start only; the caller ends the cluster by Close.
@@ -73,10 +94,11 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	c := &Cluster{program: opts.Program, dir: dir, guard: guard, tokens: map[string]string{}, running: map[Part]*process{}}
+	c := &Cluster{program: opts.Program, dir: dir, node: opts.Node, guard: guard, tokens: map[string]string{}, running: map[Part]*child.Process{}}
 	err = c.prepare()
-	for _, part := range []Part{Etcd, APIServer, Controllers} {
-		if err == nil && (part != Controllers || opts.Controllers) {
+	for _, part := range parts {
+		wanted := part == Etcd || part == APIServer || opts.Node != nil || part == Controllers && opts.Controllers
+		if err == nil && wanted {
 			err = c.Start(ctx, part)
 		}
 	}
@@ -87,34 +109,37 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 }
 
 func (c *Cluster) prepare() error {
-	if err := writeKeys(c.dir); err != nil {
+	keys, err := newAuthority()
+	if err != nil {
 		return err
 	}
+	c.keys = keys
+	if err := c.writeKeys(); err != nil {
+		return err
+	}
+	groups := map[string]string{Admin: ",system:masters"}
+	users := []string{Admin, Guest, controllerUser, schedulerUser, Proxy}
+	if c.node != nil {
+		users = append(users, c.node.User())
+		groups[c.node.User()] = ",system:nodes"
+	}
 	var table strings.Builder
-	for _, user := range []string{Admin, Guest, controllerUser} {
+	for _, user := range users {
 		c.tokens[user] = rand.Text()
-		group := ""
-		if user == Admin {
-			group = ",system:masters"
-		}
-		fmt.Fprintf(&table, "%s,%s,%s%s\n", c.tokens[user], user, user, group)
+		fmt.Fprintf(&table, "%s,%s,%s%s\n", c.tokens[user], user, user, groups[user])
 	}
 	if err := os.WriteFile(filepath.Join(c.dir, tokenFile), []byte(table.String()), 0o600); err != nil {
 		return fmt.Errorf("write the tokens: %w", err)
 	}
-	authority, err := os.ReadFile(filepath.Join(c.dir, caFile))
-	if err != nil {
-		return fmt.Errorf("read the authority's certificate: %w", err)
-	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
+	roots.AppendCertsFromPEM(c.Authority())
 	c.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
 	ports, err := freePorts(3)
 	if err != nil {
 		return err
 	}
 	c.port, c.etcdPort, c.peerPort = ports[0], ports[1], ports[2]
-	for _, user := range []string{Admin, Guest, controllerUser} {
+	for _, user := range users {
 		if err := os.WriteFile(c.Kubeconfig(user), []byte(c.kubeconfig(user)), 0o600); err != nil {
 			return fmt.Errorf("write a kubeconfig: %w", err)
 		}
@@ -154,17 +179,28 @@ func (c *Cluster) args(part Part) []string {
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
 		}
 	case APIServer:
-		return []string{
-			"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.port), "--service-cluster-ip-range=10.96.0.0/16",
-			"--authorization-mode=RBAC", "--token-auth-file=" + file(tokenFile), "--client-ca-file=" + file(caFile),
+		args := []string{
+			"--etcd-servers=" + etcd, "--secure-port=" + strconv.Itoa(c.port), "--service-cluster-ip-range=10.96.0.0/16",
+			"--authorization-mode=Node,RBAC", "--token-auth-file=" + file(tokenFile), "--client-ca-file=" + file(caFile),
 			"--tls-cert-file=" + file(serverCertFile), "--tls-private-key-file=" + file(serverKeyFile), "--cert-dir=" + file("run"),
 			"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + file(accountKeyFile),
-			"--service-account-signing-key-file=" + file(accountKeyFile), "--endpoint-reconciler-type=none",
+			"--service-account-signing-key-file=" + file(accountKeyFile),
+			"--requestheader-client-ca-file=" + file(caFile), "--requestheader-allowed-names=" + frontProxy, // for API servers behind this one
+			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--proxy-client-cert-file=" + file(proxyCertFile), "--proxy-client-key-file=" + file(proxyKeyFile),
 		}
+		if c.node == nil {
+			return append(args, "--bind-address=127.0.0.1", "--endpoint-reconciler-type=none")
+		}
+		return append(args, "--bind-address=0.0.0.0", "--advertise-address="+c.node.Address, "--allow-privileged", "--kubelet-preferred-address-types=InternalIP",
+			"--kubelet-client-certificate="+file(kubeletCertFile), "--kubelet-client-key="+file(kubeletKeyFile))
+	case Scheduler:
+		return []string{"--kubeconfig=" + c.Kubeconfig(schedulerUser), "--secure-port=0", "--leader-elect=false"}
 	}
 	return []string{
 		"--kubeconfig=" + c.Kubeconfig(controllerUser), "--secure-port=0", "--leader-elect=false", "--use-service-account-credentials",
 		"--service-account-private-key-file=" + file(accountKeyFile), "--root-ca-file=" + file(caFile),
+		"--horizontal-pod-autoscaler-sync-period=2s", // 15 by default, which people who wait for tests need not
 	}
 }
 
@@ -172,7 +208,7 @@ func (c *Cluster) args(part Part) []string {
 func (c *Cluster) Start(ctx context.Context, part Part) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err := launch(c.program, filepath.Join(c.dir, string(part)+".log"), string(part), c.args(part)...)
+	p, err := child.Launch(c.Log(part), nil, c.program, append([]string{string(part)}, c.args(part)...)...)
 	if err != nil {
 		return err
 	}
@@ -182,10 +218,10 @@ func (c *Cluster) Start(ctx context.Context, part Part) error {
 	for !c.ready(ctx, part) {
 		select {
 		case <-tick.C:
-		case <-p.done:
-			return fmt.Errorf("start %s: it ended: %s", part, p.tail())
+		case <-p.Done():
+			return fmt.Errorf("start %s: it ended: %s", part, p.Tail())
 		case <-ctx.Done():
-			return fmt.Errorf("start %s: %w: %s", part, ctx.Err(), p.tail())
+			return fmt.Errorf("start %s: %w: %s", part, ctx.Err(), p.Tail())
 		}
 	}
 	return nil
@@ -199,6 +235,8 @@ func (c *Cluster) ready(ctx context.Context, part Part) bool {
 		url = loopback(c.etcdPort) + "/health"
 	case Controllers: // that it runs shows in what it makes
 		url = c.URL() + "/api/v1/namespaces/default/serviceaccounts/default"
+	case Scheduler: // shows nothing, and pods wait for it
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -241,22 +279,26 @@ func (c *Cluster) Call(ctx context.Context, method, path string, body []byte) (a
 }
 
 // Kill ends a part at once, and waits for that.
-func (c *Cluster) Kill(part Part) { c.signal(part, syscall.SIGKILL, true) }
-
-// Freeze stops a part as it stands, with its connections open, until Thaw.
-func (c *Cluster) Freeze(part Part) { c.signal(part, syscall.SIGSTOP, false) }
-
-// Thaw lets a frozen part go on.
-func (c *Cluster) Thaw(part Part) { c.signal(part, syscall.SIGCONT, false) }
-
-func (c *Cluster) signal(part Part, s syscall.Signal, wait bool) {
+func (c *Cluster) Kill(part Part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.running[part]; p != nil {
-		p.signal(s, wait)
-		if wait {
-			delete(c.running, part)
-		}
+		p.Kill()
+		delete(c.running, part)
+	}
+}
+
+// Freeze stops a part as it stands, with its connections open, until Thaw.
+func (c *Cluster) Freeze(part Part) { c.signal(part, syscall.SIGSTOP) }
+
+// Thaw lets a frozen part go on.
+func (c *Cluster) Thaw(part Part) { c.signal(part, syscall.SIGCONT) }
+
+func (c *Cluster) signal(part Part, s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.running[part]; p != nil {
+		p.Signal(s)
 	}
 }
 
@@ -265,7 +307,7 @@ func (c *Cluster) Memory(part Part) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.running[part]; p != nil {
-		return p.memory()
+		return p.Memory()
 	}
 	return 0
 }
@@ -275,7 +317,7 @@ func (c *Cluster) Log(part Part) string { return filepath.Join(c.dir, string(par
 
 // Close ends everything at once and removes the folder.
 func (c *Cluster) Close() error {
-	for _, part := range []Part{Controllers, APIServer, Etcd} {
+	for _, part := range slices.Backward(parts) {
 		c.Kill(part)
 	}
 	c.guard.End()
