@@ -32,8 +32,8 @@ const (
 // frontProxy is who the API server is towards API servers behind it.
 const frontProxy = "front-proxy-client"
 
-// serviceAddress is the API server's for pods: the first of the range of Services.
-const serviceAddress = "10.96.0.1"
+// ServiceAddress is the API server's for pods: the first of the range of Services.
+const ServiceAddress = "10.96.0.1"
 
 const validity = 30 * 24 * time.Hour
 
@@ -117,7 +117,7 @@ func (c *Cluster) writeKeys() error {
 	if err != nil {
 		return err
 	}
-	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", serviceAddress}
+	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", ServiceAddress}
 	if c.node != nil {
 		hosts = append(hosts, c.node.Address)
 	}
