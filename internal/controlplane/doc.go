@@ -8,5 +8,5 @@
 // What it does not promise: durability, or anything else that is meant for data that somebody needs. It is for Linux.
 //
 // The programs are one binary, built by the go command from the module in e2e/cluster, which takes a quarter of an hour the first time. It
-// is kept in the user's cache folder by its version.
+// is kept in the user's cache folder by its version. Helm and KEDA, which the end-to-end suite needs beside it, are built and kept likewise.
 package controlplane
