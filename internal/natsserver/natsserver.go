@@ -1,6 +1,6 @@
 // Package natsserver runs NATS servers with JetStream inside this process, for `outlane demo` and for tests.
 //
-// What it promises: a server listens on 127.0.0.1 only, and keeps its port and its data when it is stopped and started again. A folder that
+// What it promises: a server listens on 127.0.0.1 only unless told otherwise, and keeps its port and its data when it is stopped and started again. A folder that
 // it made itself is removed by Close.
 //
 // What it does not promise: surviving this process, or dying as a killed process does: Stop lets the server write what it holds (see
@@ -10,12 +10,14 @@
 package natsserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -26,6 +28,7 @@ import (
 // Options describe a server. The zero value is a server of its own on a free port with a folder of its own.
 type Options struct {
 	Name     string
+	Host     string // address to listen on for clients; empty: 127.0.0.1
 	Port     int    // 0: a free one, kept for later starts
 	StoreDir string // empty: a temporary folder, removed by Close
 	LogFile  string // empty: no log
@@ -130,9 +133,13 @@ func (s *Server) Start() error {
 	return nil
 }
 
+func (o Options) host() string { return cmp.Or(o.Host, "127.0.0.1") }
+
+func (o Options) address() string { return net.JoinHostPort(o.host(), strconv.Itoa(o.Port)) }
+
 // checkPort fails at once on a port that is taken: the server itself would only say so in its log.
 func (o Options) checkPort() error {
-	l, err := net.Listen("tcp", address(o.Port))
+	l, err := net.Listen("tcp", o.address())
 	if err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
@@ -142,7 +149,7 @@ func (o Options) checkPort() error {
 func (o Options) serverOptions() (*server.Options, error) {
 	opts := &server.Options{
 		ServerName:         o.Name,
-		Host:               "127.0.0.1",
+		Host:               o.host(),
 		Port:               o.Port,
 		JetStream:          true,
 		JetStreamMaxMemory: maxMemory,
@@ -235,7 +242,7 @@ func (s *Server) Close() {
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return "nats://" + address(s.opt.Port)
+	return "nats://" + s.opt.address()
 }
 
 // StoreDir is the folder with the server's data.

@@ -138,7 +138,7 @@ func (p *Process) start() error {
 		return err
 	}
 	p.url = strings.TrimSpace(url)
-	if _, err := fmt.Sscanf(p.url, "nats://127.0.0.1:%d", &p.opt.Port); err != nil {
+	if _, err := fmt.Sscanf(p.url, "nats://"+p.opt.host()+":%d", &p.opt.Port); err != nil {
 		p.end(p.kill)
 		return fmt.Errorf("read the address %q: %w", p.url, err)
 	}

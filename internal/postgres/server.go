@@ -25,6 +25,8 @@ type Options struct {
 	Version string
 	// Settings are configuration parameters, such as {"fsync": "off"}.
 	Settings map[string]string
+	// Listen is a further address of this machine to listen on, from which anybody is let in as the superuser without a password. Empty: none.
+	Listen string
 }
 
 // Mode is a way to stop a server.
@@ -47,6 +49,7 @@ type Server struct {
 	bin, dir string
 	cred     *syscall.Credential
 	guard    io.Closer
+	listen   string // as in Options
 
 	mu   sync.Mutex
 	proc *process
@@ -61,6 +64,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.listen = opts.Listen
 	if err := s.create(ctx, opts.Settings); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -76,8 +80,13 @@ func (s *Server) create(ctx context.Context, settings map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		fmt.Fprintf(&conf, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
 	}
-	if err := s.configure(conf.String()); err != nil {
+	if err := s.addTo("postgresql.conf", conf.String()); err != nil {
 		return err
+	}
+	if s.listen != "" {
+		if err := s.addTo("pg_hba.conf", "host all all all trust\n"); err != nil {
+			return err
+		}
 	}
 	return s.startAnywhere(ctx)
 }
@@ -108,9 +117,9 @@ func (s *Server) run(ctx context.Context, program string, args ...string) error 
 	return nil
 }
 
-// configure adds lines to the configuration file.
-func (s *Server) configure(lines string) error {
-	f, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+// addTo adds lines to a configuration file.
+func (s *Server) addTo(name, lines string) error {
+	f, err := os.OpenFile(filepath.Join(s.data(), name), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("open the server's configuration: %w", err)
 	}
@@ -146,8 +155,12 @@ func (s *Server) Start(ctx context.Context) error {
 	if len(sockets) > 80 { // a socket's path has at most 107 bytes
 		sockets = ""
 	}
+	listen := "127.0.0.1"
+	if s.listen != "" {
+		listen += "," + s.listen
+	}
 	proc, err := launch(s.dir, s.cred, filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.Port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+sockets, "-c", "logging_collector=off")
+		"-c", "listen_addresses="+listen, "-c", "unix_socket_directories="+sockets, "-c", "logging_collector=off")
 	if err != nil {
 		return err
 	}
