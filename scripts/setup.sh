@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages that the demo or the tests need and that are missing: `setup.sh demo` or `setup.sh test`.
+# Installs the Debian packages that the demo or the tests need and that are missing: `setup.sh demo`, `setup.sh test` or `setup.sh e2e`.
 set -eu
 
 want=""
@@ -15,6 +15,14 @@ if [ "${1:-demo}" = test ]; then
     need python3-psycopg "/usr/bin/python3 -c 'import psycopg'"
     need nodejs "command -v node"
     need npm "command -v npm"
+fi
+if [ "${1:-demo}" = e2e ]; then
+    need containerd "command -v containerd && command -v ctr"
+    need runc "command -v runc"
+    need containernetworking-plugins "ls /usr/lib/cni/bridge"
+    need iptables "command -v iptables"
+    need conntrack "command -v conntrack"
+    need iproute2 "command -v ip"
 fi
 [ -n "$want" ] || exit 0
 

@@ -197,11 +197,18 @@ func removeLeftovers(name string) error {
 			gone = append(gone, strings.TrimPrefix(strings.TrimSpace(string(text)), "unix://"))
 		}
 	}
-	results, err := filepath.Glob("/var/lib/cni/results/" + name + "-*")
+	results, err := filepath.Glob("/var/lib/cni/results/" + name + "-*") // name, container, interface
 	if err != nil {
 		return err
 	}
-	gone = append(gone, results...)
+	for _, result := range results {
+		container := strings.Split(strings.TrimPrefix(filepath.Base(result), name+"-"), "-")[0]
+		loopback, err := filepath.Glob("/var/lib/cni/results/*-" + container + "-*")
+		if err != nil {
+			return err
+		}
+		gone = append(gone, loopback...)
+	}
 	logs, err := filepath.Glob("/var/log/containers/*.log")
 	if err != nil {
 		return err
