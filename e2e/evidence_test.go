@@ -38,7 +38,7 @@ func (s *scenario) keepEvidence() {
 		keep(release+".history.txt", s.try(suite.Helm, "history", release)+"\n\n"+s.try(suite.Helm, "get", "all", release))
 	}
 	if suite.cluster != nil {
-		for _, log := range suite.cluster.Logs() {
+		for _, log := range append(suite.cluster.Logs(), s.logs...) {
 			keep(filepath.Base(log), tail(log))
 		}
 	}

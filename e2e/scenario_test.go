@@ -33,6 +33,7 @@ type scenario struct {
 	site      *load.Site
 	row       row
 	began     time.Time
+	logs      []string // of further programs, for the evidence
 }
 
 // begin makes the namespace, under the strictest level of Pod Security, and the site. At the end of the test it keeps the evidence if that
