@@ -201,10 +201,22 @@ func (s *Store) bodies(ctx context.Context, events []Event, maxBytes int) (kept 
 // of no other partitions than those named, and that Fetch would bring, come whole, except that large bodies are left out. Of all others, only the
 // seq and the transaction come, with Partition -1.
 func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) ([]Event, error) {
-	var set [partition.MaxPartitions / 8]byte
+	look, rows, err := arrivalsCall(from, to, gaps, partitions)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.run(ctx, "look at arrivals", look); err != nil {
+		return nil, err
+	}
+	return rows(), nil
+}
+
+// arrivalsCall is the statement of Arrivals; after it, rows returns what it brought.
+func arrivalsCall(from, to int64, gaps []int64, partitions []int) (look call, rows func() []Event, err error) {
+	set := make([]byte, partition.MaxPartitions/8)
 	for _, p := range partitions {
 		if p < 0 || p >= partition.MaxPartitions {
-			return nil, fmt.Errorf("look at arrivals: there is no partition %d", p)
+			return call{}, nil, fmt.Errorf("look at arrivals: there is no partition %d", p)
 		}
 		set[p/8] |= 1 << (p % 8)
 	}
@@ -220,7 +232,7 @@ func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 	var id, stream, topic, key text
 	body := newBody(nil, nil)
 	columns := []any{&place, &seq, &xact, &id, &stream, &topic, &key, &number, &body.contentType, &body.createdAt, &attempts, &whole, &body.payload, &body.bytes, &body.headers}
-	err := s.run(ctx, "look at arrivals", call{sql: arrivals, args: []any{from, to, gaps, set[:], arrivalBody}, row: func(r pgx.Rows) error {
+	look = call{sql: arrivals, args: []any{from, to, gaps, set, arrivalBody}, row: func(r pgx.Rows) error {
 		if err := r.Scan(columns...); err != nil {
 			return err
 		}
@@ -232,12 +244,11 @@ func (s *Store) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 		}
 		events = append(events, e)
 		return nil
-	}})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(events, func(a, b Event) int { return int(max(min(a.Seq-b.Seq, 1), -1)) })
-	return events, nil
+	}}
+	return look, func() []Event {
+		slices.SortStableFunc(events, func(a, b Event) int { return int(max(min(a.Seq-b.Seq, 1), -1)) })
+		return events
+	}, nil
 }
 
 // Missing lists the numbers in (from, to] that no visible row has, ascending. The list is as long as there are such numbers: ask in spans.

@@ -116,11 +116,43 @@ func (s *seen) now() int64 {
 // Poll looks at what is new: the sequence, then a snapshot. It costs the same however many events there are. Its deadline is five seconds.
 func (s *Store) Poll(ctx context.Context) (Poll, error) {
 	p, c, err := s.poll(ctx)
-	if err == nil && c.unlisted > unlistedMax && !p.ReadOnly {
-		if err = s.runFor(ctx, "end a transaction", pollTimeout, call{sql: pollShorten}); err == nil {
-			p, c, err = s.poll(ctx)
-		}
+	if err == nil && crowded(p, c) {
+		p, c, err = s.pollShortened(ctx)
 	}
+	return s.polled(ctx, p, c, err)
+}
+
+// PollArrivals is a Poll and, in the same round trip, what Arrivals brings after it. Where the poll has to be made again, the rows would be older
+// than it and are left out: complete is false then.
+func (s *Store) PollArrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) (p Poll, rows []Event, complete bool, err error) {
+	look, rowsOf, err := arrivalsCall(from, to, gaps, partitions)
+	if err != nil {
+		return Poll{}, nil, false, err
+	}
+	p, c, err := s.poll(ctx, look)
+	if complete = err == nil && !crowded(p, c); complete {
+		rows = rowsOf()
+	} else if err == nil {
+		p, c, err = s.pollShortened(ctx)
+	}
+	if p, err = s.polled(ctx, p, c, err); err != nil {
+		return Poll{}, nil, false, err
+	}
+	return p, rows, complete, nil
+}
+
+// crowded says whether too many transaction ids are not listed by the snapshot.
+func crowded(p Poll, c circumstances) bool { return c.unlisted > unlistedMax && !p.ReadOnly }
+
+func (s *Store) pollShortened(ctx context.Context) (Poll, circumstances, error) {
+	if err := s.runFor(ctx, "end a transaction", pollTimeout, call{sql: pollShorten}); err != nil {
+		return Poll{}, circumstances{}, err
+	}
+	return s.poll(ctx)
+}
+
+// polled ends a poll that brought p, or err.
+func (s *Store) polled(ctx context.Context, p Poll, c circumstances, err error) (Poll, error) {
 	if err == nil && c.settling != nil {
 		err = s.settle(ctx, &p, c)
 	}
@@ -136,16 +168,19 @@ type circumstances struct {
 	settling *string // outlane_config's column
 }
 
-func (s *Store) poll(ctx context.Context) (p Poll, c circumstances, err error) {
+// poll polls, and makes more calls after it in the same round trip.
+func (s *Store) poll(ctx context.Context, more ...call) (p Poll, c circumstances, err error) {
 	var snapshot string
 	found, sameFile := false, false
 	generation, high := s.seen.highest() // before the sequence is read: what others see meanwhile may be further
-	err = s.runFor(ctx, "poll", pollTimeout,
-		call{sql: pollSequence, row: func(r pgx.Rows) error { return r.Scan(&p.LastSeq) }},
-		call{sql: pollSnapshot, row: func(r pgx.Rows) error {
+	calls := append([]call{
+		{sql: pollSequence, row: func(r pgx.Rows) error { return r.Scan(&p.LastSeq) }},
+		{sql: pollSnapshot, row: func(r pgx.Rows) error {
 			found = true
 			return r.Scan(&snapshot, &c.unlisted, &p.Started, &p.ReadOnly, &p.Generation, &sameFile, &c.settling)
-		}})
+		}},
+	}, more...)
+	err = s.runFor(ctx, "poll", pollTimeout, calls...)
 	if err != nil {
 		return p, c, err
 	}

@@ -87,6 +87,36 @@ func TestPollStaysShortWithManySavepoints(t *testing.T) {
 	require.Empty(t, poll(t, s).InProgress)
 }
 
+func TestPollArrivals(t *testing.T) {
+	t.Parallel()
+	d := quiet(t)
+	s := d.open()
+	d.insert("A", keyIn(1, 0), 3)
+	p, rows, complete, err := s.PollArrivals(ctx, 1, 1000, []int64{1}, []int{1})
+	require.NoError(t, err)
+	require.True(t, complete)
+	require.EqualValues(t, 3, p.LastSeq)
+	var seqs []int64
+	for _, e := range rows {
+		require.Equal(t, "A", e.Stream)
+		seqs = append(seqs, e.Seq)
+	}
+	require.Equal(t, []int64{1, 2, 3}, seqs)
+
+	// A poll that is made again is newer than the rows.
+	tx := begin(t, d.conn)
+	_, err = tx.Exec(ctx, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP
+		BEGIN INSERT INTO outbox_events (stream, topic) VALUES ('A', 't'); EXCEPTION WHEN division_by_zero THEN NULL; END;
+	END LOOP; END $$`, unlistedMax+100))
+	require.NoError(t, err)
+	p, rows, complete, err = s.PollArrivals(ctx, 1, 1000, nil, []int{1})
+	require.NoError(t, err)
+	require.False(t, complete)
+	require.Empty(t, rows)
+	require.Less(t, len(p.InProgress), 10)
+	require.NoError(t, tx.Rollback(ctx))
+}
+
 func TestPollSeesPreparedTransactions(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

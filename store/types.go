@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -60,6 +61,12 @@ type Poll struct {
 	// Backwards says that the sequence is behind what was seen of it or is another one than the one that the saved cursors count by (a restore,
 	// TRUNCATE … RESTART IDENTITY, setval): the caller must call SequenceReset and start over.
 	Backwards bool
+}
+
+// Open says whether a transaction had its id at that moment and had not ended.
+func (p Poll) Open(xact uint64) bool {
+	_, open := slices.BinarySearch(p.InProgress, xact)
+	return open
 }
 
 // Mark names events of one lane that the stream has acknowledged.

@@ -55,6 +55,14 @@ func (d *gated) Arrivals(ctx context.Context, from, to int64, gaps []int64, part
 	return d.Database.Arrivals(ctx, from, to, gaps, partitions)
 }
 
+func (d *gated) PollArrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) (store.Poll, []store.Event, bool, error) {
+	if d.closed.Load() {
+		p, err := d.Poll(ctx)
+		return p, nil, false, err
+	}
+	return d.Database.PollArrivals(ctx, from, to, gaps, partitions)
+}
+
 func TestAnotherOwnersDeadLetterBlocksItsKeyOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	for name, topics := range map[string]string{"its route blocks": "a.>", "its route does not": "a.poison"} {

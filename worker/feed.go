@@ -12,6 +12,7 @@ import (
 
 const (
 	arrivalsSpan = 1000    // new numbers up to which the feed reads the rows themselves
+	glanceGaps   = 200     // gaps up to which a poll brings rows along
 	missingSpan  = 200_000 // and beyond, how many numbers one look covers
 	pollRamp     = 50      // looks without news after which the pace slows down
 	gapPoll      = 50 * time.Millisecond
@@ -27,19 +28,21 @@ func (w *Worker) feed(ctx context.Context, begin session) error {
 	lastNews := time.Now()
 	idle := false
 	var raised time.Time
+	w.setFlows(true)
 	defer func() {
+		w.setFlows(false)
 		if idle {
 			_ = w.cfg.Database.SetIdle(context.WithoutCancel(ctx), false)
 		}
 	}()
 	for ctx.Err() == nil {
-		p, err := w.poll(ctx)
+		g, err := w.glance(ctx, quiet)
 		var news bool
 		if err == nil {
-			if err := w.moved(begin, p, failures > 0); err != nil {
+			if err := w.moved(begin, g.poll, failures > 0); err != nil {
 				return err
 			}
-			news, err = w.round(ctx, begin, p)
+			news, err = w.round(ctx, begin, g)
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -54,6 +57,7 @@ func (w *Worker) feed(ctx context.Context, begin session) error {
 		w.databaseWorks()
 		if news {
 			quiet, lastNews = 0, time.Now()
+			w.setFlows(true)
 			if idle {
 				idle, raised = false, time.Time{}
 				if err := w.cfg.Database.SetIdle(ctx, false); err != nil {
@@ -81,18 +85,48 @@ func (w *Worker) feed(ctx context.Context, begin session) error {
 				continue
 			}
 		}
+		w.setFlows(false)
 		w.sleep(ctx, begin)
 	}
 	return ctx.Err()
 }
 
+// glance is a poll and, where news is likely, the rows that come with it in the same round trip.
+type glance struct {
+	poll   store.Poll
+	rows   []store.Event // those of (from, from+arrivalsSpan] and of gaps, at least as new as the poll
+	with   bool          // rows were asked for
+	from   int64
+	gaps   []int64
+	active []int // the partitions that they were asked for
+}
+
+func (w *Worker) glance(ctx context.Context, quiet int) (g glance, err error) {
+	w.mu.Lock()
+	if g.with = quiet < pollRamp && w.tracker.waiting() <= glanceGaps; g.with {
+		g.from, g.gaps, g.active = w.tracker.front, w.tracker.unseenNumbers(), w.active
+	}
+	w.mu.Unlock()
+	if !g.with {
+		g.poll, err = w.poll(ctx)
+		return g, err
+	}
+	g.poll, g.rows, g.with, err = w.cfg.Database.PollArrivals(ctx, g.from, g.from+arrivalsSpan, g.gaps, g.active)
+	return g, w.writable(g.poll, err)
+}
+
 func (w *Worker) poll(ctx context.Context) (store.Poll, error) {
 	p, err := w.cfg.Database.Poll(ctx)
+	return p, w.writable(p, err)
+}
+
+// writable turns a poll of a server that takes no writes into an error.
+func (w *Worker) writable(p store.Poll, err error) error {
 	if err == nil && p.ReadOnly {
 		w.cfg.Database.Reset()
-		err = store.ErrReadOnly
+		return store.ErrReadOnly
 	}
-	return p, err
+	return err
 }
 
 // moved says, with errMoved, that the session is over.
@@ -174,9 +208,9 @@ func (w *Worker) backwards(p store.Poll) bool {
 }
 
 // round looks once at what is new. news says whether anything was.
-func (w *Worker) round(ctx context.Context, begin session, p store.Poll) (news bool, err error) {
+func (w *Worker) round(ctx context.Context, begin session, g glance) (news bool, err error) {
 	w.mu.Lock()
-	l := w.tracker.plan(p, missingSpan)
+	l := w.tracker.plan(g.poll, missingSpan)
 	if l.empty() {
 		defer w.mu.Unlock()
 		w.advance()
@@ -186,13 +220,15 @@ func (w *Worker) round(ctx context.Context, begin session, p store.Poll) (news b
 	if l.to-l.from > arrivalsSpan {
 		return true, w.largeRound(ctx, begin, l)
 	}
-	many, err := w.gaps(ctx, &l, arrivalsSpan)
-	if err != nil {
-		return false, err
-	}
-	rows, err := w.arrivals(ctx, l, l.to, l.gaps)
-	if err != nil {
-		return false, err
+	many := false
+	rows, ok := w.glanced(l, g)
+	if !ok {
+		if many, err = w.gaps(ctx, &l, arrivalsSpan); err != nil {
+			return false, err
+		}
+		if rows, err = w.arrivals(ctx, l, l.to, l.gaps); err != nil {
+			return false, err
+		}
 	}
 	defer w.mu.Unlock()
 	found := numbers(rows, l.from)
@@ -269,11 +305,30 @@ func (w *Worker) arrivals(ctx context.Context, l look, to int64, gaps []int64) (
 		}
 		w.mu.Lock()
 		if !w.activeBeyond(asked) {
-			return slices.DeleteFunc(rows, func(e store.Event) bool { _, open := slices.BinarySearch(l.poll.InProgress, e.Xact); return open }), nil
+			return slices.DeleteFunc(rows, func(e store.Event) bool { return l.poll.Open(e.Xact) }), nil
 		}
 		asked = w.active // rows of a partition claimed meanwhile came as somebody else's
 		w.mu.Unlock()
 	}
+}
+
+// glanced brings what arrivals would, out of what came with the poll. If ok, it has taken the lock, as arrivals does.
+func (w *Worker) glanced(l look, g glance) (rows []store.Event, ok bool) {
+	if !g.with {
+		return nil, false
+	}
+	w.mu.Lock()
+	if w.activeBeyond(g.active) {
+		w.mu.Unlock()
+		return nil, false
+	}
+	return slices.DeleteFunc(g.rows, func(e store.Event) bool {
+		asked := e.Seq > l.from && e.Seq <= l.to
+		if !asked {
+			_, asked = slices.BinarySearch(l.gaps, e.Seq)
+		}
+		return !asked || l.poll.Open(e.Xact)
+	}), true
 }
 
 // numbers are those of rows at or under upto.

@@ -106,9 +106,19 @@ type portions struct {
 
 func (d *portions) Arrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) ([]store.Event, error) {
 	rows, err := d.Database.Arrivals(ctx, from, to, gaps, partitions)
+	d.note(gaps, rows)
+	return rows, err
+}
+
+func (d *portions) PollArrivals(ctx context.Context, from, to int64, gaps []int64, partitions []int) (store.Poll, []store.Event, bool, error) {
+	p, rows, complete, err := d.Database.PollArrivals(ctx, from, to, gaps, partitions)
+	d.note(gaps, rows)
+	return p, rows, complete, err
+}
+
+func (d *portions) note(gaps []int64, rows []store.Event) {
 	d.asked.Store(max(d.asked.Load(), int64(len(gaps))))
 	d.brought.Store(max(d.brought.Load(), int64(len(rows))))
-	return rows, err
 }
 
 func TestATransactionOfManyEventsIsReadInPortions(t *testing.T) {

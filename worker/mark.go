@@ -27,7 +27,7 @@ const (
 	// event would be a fifth of what an event costs. Nobody waits for a mark, but a lane that has nearly as many unmarked batches as it may, and a
 	// partition that is handed over.
 	markCompany = 100
-	markDelay   = 10 * time.Millisecond
+	markDelay   = 50 * time.Millisecond
 )
 
 // queueMark hands m to the markers. What belongs to a lane whose marks fail waits for the marker that deals with those.

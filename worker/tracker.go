@@ -147,6 +147,16 @@ func (t *tracker) unseen(seq int64) bool {
 	return false
 }
 
+// unseenNumbers are all numbers that were looked at and may still appear, ascending.
+func (t *tracker) unseenNumbers() []int64 {
+	var seqs []int64
+	for _, g := range t.groups {
+		seqs = append(seqs, g.seqs...)
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
 // horizon is the highest number at or under which no row can appear any more.
 func (t *tracker) horizon() int64 {
 	h := t.front

@@ -27,6 +27,9 @@ type Worker struct {
 	running sync.WaitGroup  // publishes under way
 	wake    chan struct{}   // a notification came
 
+	flows      atomic.Bool // events, or did until a moment ago
+	flowBegins chan struct{}
+
 	mu           sync.Mutex
 	changed      *sync.Cond // partitions: held, quiet, in session
 	fetchWake    *sync.Cond
@@ -69,6 +72,7 @@ func New(cfg Config) (*Worker, error) {
 		member:       lease.NewID(cfg.ID),
 		routes:       newRouteTable(cfg.Routes, cfg.MaxAttempts),
 		wake:         make(chan struct{}, 1),
+		flowBegins:   make(chan struct{}, 1),
 		held:         make(map[int]time.Time),
 		locked:       make(map[int]int),
 		parts:        make(map[int]*part),
@@ -129,6 +133,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	background.Go(func() { w.saver(work) })
 	background.Go(func() { w.measurer(work) })
 	background.Go(func() { w.sessions(ctx) })
+	if w.cfg.SpareProcessor {
+		background.Go(func() { w.keepProcessor(work) })
+	}
 	if meta.Sessions && !w.cfg.PollOnly {
 		background.Go(func() { w.listener(ctx) })
 	}

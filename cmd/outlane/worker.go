@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,7 @@ func (a *app) runWorker(ctx context.Context, cfg *config.Config) error {
 	defer refuse(nil)
 	guard := &poolGuard{Backend: backend, db: leases, pool: pool, log: log, refuse: refuse}
 	c := workerConfig(cfg, id)
+	c.SpareProcessor = spareProcessor()
 	c.Database, c.Broker, c.Leases, c.Logger, c.Metrics = db, broker, guard, log, worker.NewMetrics()
 	c.Metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	made, err := worker.New(c)
@@ -128,6 +130,15 @@ func collectGarbage(memory int64) {
 	if os.Getenv("GOMEMLIMIT") == "" && memory <= math.MaxInt64-beside {
 		debug.SetMemoryLimit(memory + beside)
 	}
+}
+
+// spareProcessor adds one to GOMAXPROCS, unless it is set. Go then does not follow changes of the container's CPU limit any more.
+func spareProcessor() bool {
+	if os.Getenv("GOMAXPROCS") != "" {
+		return false
+	}
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	return true
 }
 
 // runBoth runs the worker with its HTTP server, which answers until the worker is done.

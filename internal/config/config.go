@@ -35,7 +35,7 @@ type Worker struct {
 	ID           string        `name:"id" default:"" flag:"common" help:"The worker's name, for people: in logs, status and the database. Each start adds a random ending to it. Empty: the host's name."`
 	BatchEvents  int           `name:"batchEvents" default:"250" min:"1" max:"1000" help:"Most events fetched, published and marked together."`
 	BatchBytes   ByteSize      `name:"batchBytes" default:"4MiB" min:"1KiB" max:"1GiB" help:"Most bytes of payload fetched, published and marked together. A single larger event goes alone."`
-	PollInterval time.Duration `name:"pollInterval" default:"2ms" min:"1ms" max:"1m" help:"Pause between two looks at the table while events flow."`
+	PollInterval time.Duration `name:"pollInterval" default:"3ms" min:"1ms" max:"1m" help:"Pause between two looks at the table while events flow."`
 	Memory       ByteSize      `name:"memory" default:"64MiB" min:"1MiB" max:"1TiB" help:"Most bytes of payload held at a time."`
 	PollOnly     bool          `name:"pollOnly" default:"false" help:"Never ask inserts to notify a sleeping pool. For producers that prepare transactions (two-phase commit), which a notification forbids. An idle pool then polls more often."`
 	Publishers   int           `name:"publishers" default:"8" min:"1" max:"1000" help:"Most publishes under way at a time for one stream."`

@@ -56,7 +56,7 @@ What is more goes into one YAML file, named by ` + "`--config` or `OUTLANE_CONFI
 
 // Example is the file that the documentation shows.
 const Example = `partitionKeyField: team_id
-worker: {batchEvents: 250, batchBytes: 4MiB, pollInterval: 2ms}
+worker: {batchEvents: 250, batchBytes: 4MiB, pollInterval: 3ms}
 lease: {backend: postgres, duration: 10s}
 routes:
   - {topics: ["payout.>"], stream: STREAM_PAYOUT, onDeadLetter: block, maxAttempts: 5, order: commit}

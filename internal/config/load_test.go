@@ -55,7 +55,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 250, cfg.Worker.BatchEvents)
 	require.Equal(t, config.ByteSize(4<<20), cfg.Worker.BatchBytes)
 	require.Equal(t, config.ByteSize(64<<20), cfg.Worker.Memory)
-	require.Equal(t, 2*time.Millisecond, cfg.Worker.PollInterval)
+	require.Equal(t, 3*time.Millisecond, cfg.Worker.PollInterval)
 	require.Equal(t, 25*time.Second, cfg.Worker.DrainTimeout)
 	require.Equal(t, "postgres", cfg.Lease.Backend)
 	require.Equal(t, "public", cfg.Database.Schema)
