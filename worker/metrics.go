@@ -28,6 +28,7 @@ type Metrics struct {
 	parkedEvents   *prometheus.CounterVec
 	handovers      *prometheus.CounterVec
 	epochConflicts prometheus.Counter
+	partitions     prometheus.Gauge
 	owned          prometheus.Gauge
 	streamUp       *prometheus.GaugeVec
 	streamLosses   *prometheus.CounterVec
@@ -73,6 +74,7 @@ func NewMetrics() *Metrics {
 	m.parkedEvents = counter("parked_events_total", "Events parked behind a dead letter of their key.", "stream")
 	m.handovers = counter("partition_handovers_total", "Partitions claimed, released and lost.", "kind")
 	m.epochConflicts = counter("epoch_conflicts_total", "Partitions stopped because their epoch had moved on.").WithLabelValues()
+	m.partitions = gauge("partitions", "Partitions that the outbox has.").WithLabelValues()
 	m.owned = gauge("partitions_owned", "Partitions that this worker has claimed.").WithLabelValues()
 	m.streamUp = gauge("stream_up", "1 while a stream takes events, 0 while its lanes wait for it.", "stream")
 	m.streamLosses = counter("stream_losses_total", "Times a stream was found behind what it had acknowledged.", "stream")

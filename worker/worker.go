@@ -107,6 +107,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	w.delivered = make([]atomic.Uint64, meta.Partitions)
+	w.cfg.Metrics.partitions.Set(float64(meta.Partitions))
 	var events func(partition int) uint64
 	if w.cfg.Weights {
 		events = func(n int) uint64 { return w.delivered[n].Load() }
