@@ -8,7 +8,7 @@ CREATE TABLE outlane_config (
     singleton           boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     partitions          int NOT NULL CHECK (partitions BETWEEN 1 AND 4096),
     partition_key_field text NOT NULL,
-    -- What cursors and the horizon count by: the sequence's file, which TRUNCATE … RESTART IDENTITY and a restore change, and how often a
+    -- What cursors and the horizon count by: the sequence's file, which TRUNCATE ... RESTART IDENTITY and a restore change, and how often a
     -- sequence that went backwards has been noticed.
     sequence_file       oid NOT NULL,
     generation          bigint NOT NULL DEFAULT 0,
@@ -227,24 +227,23 @@ BEGIN
     NEW.xact := pg_catalog.pg_current_xact_id();
     NEW.xact_oldest := pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot());
     NEW.seq := pg_catalog.nextval(%1$L::pg_catalog.regclass);
-    IF NEW.id IS NULL OR NEW.created_at IS NULL OR NEW.stream IS NULL OR NEW.processed IS NOT FALSE OR NEW.processed_at IS NOT NULL
-        OR NEW.error IS NOT NULL OR pg_catalog.int4ne(NEW.attempts, 0) IS NOT FALSE THEN
-        NEW := %2$s(NEW);
-    END IF;
-    IF NEW.partition_key IS NULL THEN
-        NEW.partition_key := coalesce(pg_catalog.jsonb_object_field_text(NEW.payload, %3$L), NEW.stream);
-    END IF;
-    -- As outlane_partition_of.
-    NEW.partition := pg_catalog.mod(pg_catalog.textcat('x', pg_catalog."left"(pg_catalog.md5(pg_catalog.convert_to(NEW.partition_key, 'UTF8')), 8))::bit(32)::bigint,
-        %4$s::bigint)::int;
     -- The number is taken before the idle mark is read: a worker raises the mark and then reads the number, so one of the two sees the other.
-    IF pg_catalog.int8eq(pg_catalog.pg_sequence_last_value(%5$L::pg_catalog.regclass), 2) THEN
-        PERFORM pg_catalog.pg_notify(%6$L, '');
+    IF NEW.id IS NULL OR NEW.created_at IS NULL OR NEW.stream IS NULL OR NEW.processed IS NOT FALSE OR NEW.processed_at IS NOT NULL
+        OR NEW.error IS NOT NULL OR pg_catalog.int4ne(NEW.attempts, 0) IS NOT FALSE
+        OR pg_catalog.int8eq(pg_catalog.pg_sequence_last_value(%5$L::pg_catalog.regclass), 2) THEN
+        NEW := %2$s(NEW);
+        IF pg_catalog.int8eq(pg_catalog.pg_sequence_last_value(%5$L::pg_catalog.regclass), 2) THEN
+            PERFORM pg_catalog.pg_notify(%6$L, '');
+        END IF;
     END IF;
+    NEW.partition_key := coalesce(NEW.partition_key, pg_catalog.jsonb_object_field_text(NEW.payload, %3$L), NEW.stream);
+    -- As outlane_partition_of.
+    NEW.partition := pg_catalog.mod(pg_catalog.textcat('x', pg_catalog."left"(pg_catalog.md5(%7$s), 8))::bit(32)::bigint, %4$s::bigint)::int;
     RETURN NEW;
 END
 $body$, format('%I.outbox_events_seq', s), format('%I.outlane_complete', s), c.partition_key_field, c.partitions, format('%I.outlane_idle', s),
-        'outlane_' || left(md5(s), 16)));
+        'outlane_' || left(md5(s), 16),
+        CASE getdatabaseencoding() WHEN 'UTF8' THEN 'NEW.partition_key' ELSE 'pg_catalog.convert_to(NEW.partition_key, ''UTF8'')' END));
 END
 $make$;
 -- +goose StatementEnd

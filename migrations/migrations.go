@@ -297,6 +297,7 @@ func open(url, schema string) (*sql.DB, *goose.Provider, error) {
 	}
 	path := quote(schema) + ", pg_temp"
 	config.RuntimeParams["search_path"] = path
+	config.RuntimeParams["client_encoding"] = "UTF8"
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "outlane migrate"
 	}

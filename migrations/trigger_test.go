@@ -40,6 +40,19 @@ func TestPartitionsInSQLAreThoseInGo(t *testing.T) {
 	}
 }
 
+func TestPartitionsDoNotDependOnTheEncoding(t *testing.T) {
+	t.Parallel()
+	name := "latin1_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	pgtest.Exec(t, pgtest.Shared(t).URL("postgres"), "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+	url := pgtest.Shared(t).URL(name)
+	up(t, url, "public", migrations.Options{Partitions: 64})
+	conn := inSchema(t, url+"&client_encoding=UTF8", "public")
+	for _, key := range []string{"t_555", "é", "Zürich", "ÿ"} {
+		got := one[int](t, conn, "INSERT INTO outbox_events (stream, topic, partition_key) VALUES ('S', 't', $1) RETURNING partition", key)
+		require.Equal(t, partition.Of(key, 64), got, key)
+	}
+}
+
 func TestKeyIsWhatTheProducerGaveOrThePayloadHas(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)

@@ -66,6 +66,7 @@ func (s *Store) poolConfig(cfg Config) (*pgxpool.Config, error) {
 	if cfg.ApplicationName == "" {
 		c.RuntimeParams["application_name"] = "outlane"
 	}
+	c.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's is
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}

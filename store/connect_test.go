@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ import (
 	"github.com/outlane/outlane/internal/pgtest"
 	"github.com/outlane/outlane/internal/postgres"
 	"github.com/outlane/outlane/migrations"
+	"github.com/outlane/outlane/partition"
 )
 
 func TestMetaSaysHowTheDatabaseIsSetUp(t *testing.T) {
@@ -406,4 +408,20 @@ func TestResetAndHostsOfAnAddress(t *testing.T) {
 	poll(t, s)
 	s.Reset()
 	poll(t, s)
+}
+
+func TestTextIsUTF8WhateverTheDatabaseHas(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	name := "latin1_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	pgtest.Exec(t, server.URL("postgres"), "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+	address := server.URL(name)
+	_, err := migrations.Up(ctx, address, "public", migrations.Options{Partitions: testPartitions})
+	require.NoError(t, err)
+	pgtest.Exec(t, address+"&client_encoding=UTF8", `INSERT INTO outbox_events (stream, topic, partition_key, payload) VALUES ('S', 't', 'Zürich', '{"city": "Zürich"}')`)
+	s := openURL(t, address)
+	rows, err := s.Arrivals(ctx, 0, 1, nil, []int{partition.Of("Zürich", testPartitions)})
+	require.NoError(t, err)
+	require.Equal(t, "Zürich", rows[0].Key)
+	require.Equal(t, `{"city": "Zürich"}`, string(rows[0].Payload))
 }
