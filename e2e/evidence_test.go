@@ -28,13 +28,13 @@ func (s *scenario) keepEvidence() {
 	keep("describe.txt", s.try(suite.Kubernetes, "describe", "pods,deployments,jobs"))
 	keep("autoscaling.txt", s.try(suite.Kubernetes, "describe", "scaledobjects,horizontalpodautoscalers"))
 	keep("node.txt", s.try(suite.Kubernetes, "describe", "nodes"))
-	for _, pod := range strings.Fields(s.try(suite.Kubernetes, "get", "pods", "-o", "jsonpath={.items[*].metadata.name}")) {
+	for _, pod := range s.names(suite.Kubernetes, "get", "pods", "-o", "jsonpath={.items[*].metadata.name}") {
 		keep(pod+".log", s.try(suite.Kubernetes, "logs", pod, "--all-containers"))
 		if text := s.try(suite.Kubernetes, "logs", pod, "--all-containers", "--previous"); !strings.Contains(text, "not found") {
 			keep(pod+".previous.log", text)
 		}
 	}
-	for _, release := range strings.Fields(s.try(suite.Helm, "list", "--all", "--short")) {
+	for _, release := range s.names(suite.Helm, "list", "--all", "--short") {
 		keep(release+".history.txt", s.try(suite.Helm, "history", release)+"\n\n"+s.try(suite.Helm, "get", "all", release))
 	}
 	if suite.cluster != nil {

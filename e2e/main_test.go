@@ -24,6 +24,7 @@ import (
 
 	"github.com/outlane/outlane/e2e/load"
 	"github.com/outlane/outlane/e2e/node"
+	"github.com/outlane/outlane/internal/child"
 	"github.com/outlane/outlane/internal/controlplane"
 	"github.com/outlane/outlane/internal/natsserver"
 )
@@ -52,6 +53,8 @@ const (
 	// startTimeout is for the cluster and the servers, on a loaded machine.
 	startTimeout = 5 * time.Minute
 	imageName    = "docker.io/outlane/outlane"
+	// guardScript removes the folder of this process when that is gone.
+	guardScript = `trap '' INT TERM HUP; read -r _; rm -rf "$1"`
 )
 
 var letters = []string{"a", "b", "c", "d", "e", "f"}
@@ -69,7 +72,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(ctx context.Context, m *testing.M) (int, error) {
+func run(ctx context.Context, m *testing.M) (code int, err error) {
 	wanted, err := scenarios(os.Getenv("SCENARIO"), os.Getenv("E2E_KUBECONFIG") != "")
 	if err != nil {
 		return 0, err
@@ -87,7 +90,11 @@ func run(ctx context.Context, m *testing.M) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("make a folder: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	guard, err := child.StartGuard(guardScript, dir)
+	if err != nil {
+		return 0, errors.Join(err, os.RemoveAll(dir))
+	}
+	defer func() { err = errors.Join(err, guard.Close()) }()
 	if err := build(ctx, dir, wanted); err != nil {
 		return 0, err
 	}

@@ -58,7 +58,7 @@ func (s *scenario) end() {
 	s.row.failed, s.row.took = s.Failed(), time.Since(s.began)
 	suite.table.add(s.row)
 	s.site.Close()
-	for _, release := range strings.Fields(s.try(suite.Helm, "list", "--all", "--short")) {
+	for _, release := range s.names(suite.Helm, "list", "--all", "--short") {
 		s.try(suite.Helm, "uninstall", release, "--no-hooks", "--wait=false")
 	}
 	s.removeNamespace()
@@ -131,6 +131,15 @@ func (s *scenario) try(program string, args ...string) string {
 		return strings.TrimSpace(string(out)) + "\n" + err.Error()
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// names are the words that a program says, none if it fails.
+func (s *scenario) names(program string, args ...string) []string {
+	out, err := s.command(program, args...).Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(out))
 }
 
 func (s *scenario) run(program string, args ...string) string {

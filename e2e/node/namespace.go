@@ -49,11 +49,13 @@ func Enter(ctx context.Context, name string, env ...string) (code int, err error
 	cmd.SysProcAttr = child.Attributes()
 	err = cmd.Run()
 	var ended *exec.ExitError
-	if errors.As(err, &ended) && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+		return 0, fmt.Errorf("run inside the namespace: %w", context.Cause(ctx))
+	case errors.As(err, &ended):
 		return ended.ExitCode(), nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("run inside the namespace: %w", errors.Join(err, ctx.Err()))
+	case err != nil:
+		return 0, fmt.Errorf("run inside the namespace: %w", err)
 	}
 	return 0, nil
 }
