@@ -89,6 +89,16 @@ func TestFlow(t *testing.T) {
 	require.Positive(t, verdict.RolledBack)
 	require.NoError(t, site.Keep(ctx, t.TempDir()))
 
+	t.Run("servers of somebody else", func(t *testing.T) {
+		theirs, err := load.Use(ctx, site.DatabaseURL, site.NATSURL)
+		require.NoError(t, err)
+		other, err := theirs.Site(ctx, "other")
+		require.NoError(t, err)
+		defer other.Close()
+		require.Equal(t, 3, other.Streams[0]["replicas"])
+		require.NoError(t, other.DB.Ping(ctx))
+	})
+
 	t.Run("a fault is found", func(t *testing.T) {
 		worker.Signal(syscall.SIGTERM)
 		<-worker.Done()

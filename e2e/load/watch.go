@@ -5,12 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outlane/outlane/publish"
+)
+
+// A server that says nothing for two heartbeats is asked anew; the client's own values are for networks that are slower.
+const (
+	pullExpiry    = 10 * time.Second
+	pullHeartbeat = 2 * time.Second
 )
 
 // watch reads the streams of a site all the time.
@@ -32,7 +39,7 @@ func (w *watch) start(ctx context.Context, x *Site) error {
 		if err != nil {
 			return fmt.Errorf("watch stream %s: %w", x.stream(kind), err)
 		}
-		reader, err := consumer.Consume(x.take, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { w.note(err) }))
+		reader, err := consumer.Consume(x.take, jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { w.note(err) }))
 		if err != nil {
 			return fmt.Errorf("watch stream %s: %w", x.stream(kind), err)
 		}
