@@ -5,10 +5,13 @@ type budget struct {
 	limit, used, peak int64
 }
 
-// take reserves n bytes, if they are there. A single reservation larger than the whole limit is granted when nothing else is held, so that
-// no row is too large to ever be fetched.
+// has says whether n bytes are there. A single reservation larger than the whole limit is granted when nothing else is held, so that no row is too
+// large to ever be fetched.
+func (b *budget) has(n int64) bool { return b.used == 0 || b.used+n <= b.limit }
+
+// take reserves n bytes, if they are there.
 func (b *budget) take(n int64) bool {
-	if b.used > 0 && b.used+n > b.limit {
+	if !b.has(n) {
 		return false
 	}
 	b.force(n)

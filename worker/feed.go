@@ -99,12 +99,13 @@ type glance struct {
 	from   int64
 	gaps   []int64
 	active []int // the partitions that they were asked for
+	claims int   // Worker.claims then
 }
 
 func (w *Worker) glance(ctx context.Context, quiet int) (g glance, err error) {
 	w.mu.Lock()
 	if g.with = quiet < pollRamp && w.tracker.waiting() <= glanceGaps; g.with {
-		g.from, g.gaps, g.active = w.tracker.front, w.tracker.unseenNumbers(), w.active
+		g.from, g.gaps, g.active, g.claims = w.tracker.front, w.tracker.unseenNumbers(), w.active, w.claims
 	}
 	w.mu.Unlock()
 	if !g.with {
@@ -296,7 +297,7 @@ func (w *Worker) gaps(ctx context.Context, l *look, left int) (found bool, err e
 // partition has become active since the rows were read.
 func (w *Worker) arrivals(ctx context.Context, l look, to int64, gaps []int64) ([]store.Event, error) {
 	w.mu.Lock()
-	asked := w.active
+	asked, claims := w.active, w.claims
 	w.mu.Unlock()
 	for {
 		rows, err := w.cfg.Database.Arrivals(ctx, l.from, to, gaps, asked)
@@ -304,10 +305,11 @@ func (w *Worker) arrivals(ctx context.Context, l look, to int64, gaps []int64) (
 			return nil, err
 		}
 		w.mu.Lock()
-		if !w.activeBeyond(asked) {
+		if w.claims == claims {
 			return slices.DeleteFunc(rows, func(e store.Event) bool { return l.poll.Open(e.Xact) }), nil
 		}
-		asked = w.active // rows of a partition claimed meanwhile came as somebody else's
+		// Rows of a partition claimed meanwhile came as somebody else's, or as they were before somebody else had it.
+		asked, claims = w.active, w.claims
 		w.mu.Unlock()
 	}
 }
@@ -318,7 +320,7 @@ func (w *Worker) glanced(l look, g glance) (rows []store.Event, ok bool) {
 		return nil, false
 	}
 	w.mu.Lock()
-	if w.activeBeyond(g.active) {
+	if w.claims != g.claims {
 		w.mu.Unlock()
 		return nil, false
 	}
@@ -340,16 +342,6 @@ func numbers(rows []store.Event, upto int64) []int64 {
 		}
 	}
 	return list
-}
-
-// activeBeyond says whether a partition is active that was not asked for.
-func (w *Worker) activeBeyond(asked []int) bool {
-	for _, n := range w.active {
-		if !slices.Contains(asked, n) {
-			return true
-		}
-	}
-	return false
 }
 
 // hand gives rows, ascending, to their lanes.

@@ -121,7 +121,6 @@ func (w *Worker) claimAfter(n int, d time.Duration) {
 func (w *Worker) forget(p *part) {
 	if w.parts[p.n] == p {
 		delete(w.parts, p.n)
-		w.refreshActive()
 	}
 }
 
@@ -237,6 +236,7 @@ func (w *Worker) activate(claims []store.Claim, began time.Time) []*part {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	parts := make([]*part, 0, len(claims))
+	active := slices.Clone(w.active)
 	for _, c := range claims {
 		if _, ok := w.held[c.Partition]; !ok || !w.inSession {
 			continue // given away meanwhile
@@ -253,13 +253,17 @@ func (w *Worker) activate(claims []store.Claim, began time.Time) []*part {
 			p.parked[k.Lane][k.Key] = struct{}{}
 		}
 		w.parts[c.Partition] = p
+		if !slices.Contains(active, p.n) {
+			active = append(active, p.n)
+		}
 		for stream := range p.cursors {
 			w.laneOf(p, stream)
 		}
 		w.cfg.Metrics.handovers.WithLabelValues("claimed").Inc()
 		parts = append(parts, p)
 	}
-	w.refreshActive()
+	w.claims++
+	w.setActive(active)
 	return parts
 }
 

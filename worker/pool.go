@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/outlane/outlane/store"
@@ -75,23 +76,31 @@ func (w *Worker) laneOf(p *part, name string) *lane {
 	return l
 }
 
-// kick starts what l can do now. It is called after every change of l's state.
-func (w *Worker) kick(l *lane) {
+// mayStart says whether l may start anything now, as far as its partition and its stream go.
+func (w *Worker) mayStart(l *lane) bool {
 	if l.part.state != partActive {
-		return
+		return false
 	}
 	now := time.Now()
-	if now.Before(l.retryAt) {
+	s := l.stream
+	return !now.Before(l.retryAt) && (!s.down || !now.Before(s.retryAt) && (s.probe == nil || s.probe == l))
+}
+
+// wantsRows says whether l has room for rows that it has not read.
+func (w *Worker) wantsRows(l *lane) bool {
+	return !l.fetching && !l.rewound && w.behind(l) && len(l.queue) < w.cfg.BatchEvents && l.queueBytes < w.cfg.BatchBytes
+}
+
+// kick starts what l can do now. It is called after every change of l's state.
+func (w *Worker) kick(l *lane) {
+	if !w.mayStart(l) {
 		return
 	}
 	if len(l.marking) == 0 && !l.publishing {
 		l.rewound = false
 	}
 	s := l.stream
-	if s.down && (now.Before(s.retryAt) || s.probe != nil && s.probe != l) {
-		return
-	}
-	if !l.fetching && !l.rewound && w.behind(l) && len(l.queue) < w.cfg.BatchEvents && l.queueBytes < w.cfg.BatchBytes {
+	if w.wantsRows(l) {
 		if need := w.fetchBytes(l); w.budget.take(need) {
 			l.reserved, l.fetching = need, true
 			l.part.busy++
@@ -131,11 +140,14 @@ func (w *Worker) pump(s *stream) {
 	}
 }
 
-// feedHungry lets lanes try again that found no memory.
+// feedHungry lets lanes try again that found no memory, one after the other, until the first of them still finds none.
 func (w *Worker) feedHungry() {
-	lanes := w.hungry
-	w.hungry = nil
-	for _, l := range lanes {
+	for len(w.hungry) > 0 {
+		l := w.hungry[0]
+		if w.mayStart(l) && w.wantsRows(l) && !w.budget.has(w.fetchBytes(l)) {
+			return
+		}
+		w.hungry = w.hungry[1:]
 		l.hungry = false
 		w.kick(l)
 	}
@@ -195,7 +207,9 @@ func (w *Worker) stopPart(p *part, drain bool) {
 		w.endProbe(l)
 	}
 	w.markNow()
-	w.refreshActive()
+	if i := slices.Index(w.active, p.n); i >= 0 && w.parts[p.n] == p {
+		w.setActive(slices.Concat(w.active[:i], w.active[i+1:]))
+	}
 	if len(w.active) > 0 { // else all partitions stop, and nobody would know better
 		for _, l := range p.lanes {
 			w.noteUnwanted(l.stream)
@@ -213,14 +227,8 @@ func (w *Worker) halt(l *lane) {
 	l.read = min(l.read, w.horizon)
 }
 
-// refreshActive rebuilds the list of partitions whose rows the feed asks for.
-func (w *Worker) refreshActive() {
-	active := make([]int, 0, len(w.parts))
-	for n, p := range w.parts {
-		if p.state == partActive {
-			active = append(active, n)
-		}
-	}
+// setActive replaces the list of partitions whose rows the feed asks for. Its elements never change: the feed uses it without the lock.
+func (w *Worker) setActive(active []int) {
 	w.active = active
 	w.cfg.Metrics.owned.Set(float64(len(active)))
 }

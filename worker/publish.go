@@ -365,11 +365,12 @@ func (w *Worker) resolve(ctx context.Context, l *lane, events []store.Event) (st
 func (w *Worker) preflight(ctx context.Context, l *lane, name string) error {
 	w.mu.Lock()
 	s := w.streamOf(name)
-	checked, known := s.checked, w.acknowledged(s)
-	w.mu.Unlock()
-	if checked {
+	if s.checked {
+		w.mu.Unlock()
 		return nil
 	}
+	known := w.acknowledged(s)
+	w.mu.Unlock()
 	if err := w.cfg.Broker.Preflight(ctx, name, nil); err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type Worker struct {
 	locked       map[int]int       // how often a held partition's row was found locked
 	parts        map[int]*part
 	active       []int
+	claims       int // how often partitions became active
 	streams      map[string]*stream
 	tracker      *tracker
 	front        int64 // of the tracker: lanes may read up to here
