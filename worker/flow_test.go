@@ -201,3 +201,14 @@ func TestEventsWithoutStreamGoWhereTheirTopicIs(t *testing.T) {
 	require.Equal(t, []string{"1", "3", "5", "7", "9"}, e.Seqs("A"))
 	require.Equal(t, []string{"2", "4", "6", "8", "10"}, e.Seqs("B"))
 }
+
+func TestLanesThatFindNoMemoryAreServedInTurn(t *testing.T) {
+	t.Parallel()
+	e := pooltest.New(t, 64)
+	e.Stream("A", []string{"a.>"})
+	e.Exec(`INSERT INTO outbox_events (stream, topic, partition_key, payload) SELECT 'A', 'a.x', n::text, '{}' FROM generate_series(1, 2000) n`)
+	e.Start(func(c *worker.Config) { c.Memory, c.BatchBytes = 64<<10, 32<<10 }) // for two lanes at a time
+	e.Drained()
+	require.Len(t, e.Seqs("A"), 2000)
+	e.Check("A")
+}
