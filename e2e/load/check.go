@@ -97,12 +97,13 @@ func (l *ledger) compare(stored map[uuid.UUID]time.Time, v *Verdict) {
 	}
 }
 
-// Keep writes what there is to know into files of a folder: the ledger, the table, and the messages of the streams.
+// Keep writes what there is to know into files of a folder: the ledger, the table, the messages of the streams, and the logs of servers that
+// Start runs.
 func (x *Site) Keep(ctx context.Context, dir string) error {
 	return errors.Join(x.keepLedger(dir), x.keepTable(ctx, dir, "outbox_events", "SELECT seq, id, stream, partition, partition_key, xact, xact_oldest, processed, processed_at, attempts, error FROM outbox_events ORDER BY seq"),
 		x.keepTable(ctx, dir, "outlane_partitions", "SELECT * FROM outlane_partitions ORDER BY partition"),
 		x.keepTable(ctx, dir, "outlane_members", "SELECT * FROM outlane_members"),
-		x.keepTable(ctx, dir, "outlane_lane_states", "SELECT * FROM outlane_lane_states"), x.keepStreams(ctx, dir))
+		x.keepTable(ctx, dir, "outlane_lane_states", "SELECT * FROM outlane_lane_states"), x.keepStreams(ctx, dir), x.servers.keepLogs(dir))
 }
 
 func (x *Site) keepLedger(dir string) error {

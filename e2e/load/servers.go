@@ -163,6 +163,20 @@ func (s *Servers) Close() error {
 	return err
 }
 
+// keepLogs copies the servers' logs.
+func (s *Servers) keepLogs(dir string) error {
+	if s.postgres == nil {
+		return nil
+	}
+	err := os.WriteFile(filepath.Join(dir, "postgres.log"), []byte(s.postgres.Log()), 0o644)
+	logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log")) // the pattern is a constant, so never malformed
+	for _, log := range logs {
+		text, failed := os.ReadFile(filepath.Clean(log))
+		err = errors.Join(err, failed, os.WriteFile(filepath.Join(dir, filepath.Base(log)), text, 0o644))
+	}
+	return err
+}
+
 // await returns when do returns no error. Its own error says what the last one was.
 func await(ctx context.Context, what string, do func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)

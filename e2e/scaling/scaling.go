@@ -33,6 +33,13 @@ const (
 	service    = "keda-metrics-apiserver"
 	apiService = "v1beta1.external.metrics.k8s.io"
 
+	services    = "/api/v1/namespaces/" + namespace + "/services"
+	apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+	closeTimeout = 10 * time.Second
+
+	closeTimeout = 10 * time.Second
+
 	guardScript = `trap '' INT TERM HUP; read -r _; sleep 1; rm -rf "$1"`
 )
 
@@ -42,6 +49,7 @@ type KEDA struct {
 	dir               string
 	guard             *child.Guard
 	operator, adapter *child.Process
+	registered        bool // as the source of external metrics
 }
 
 type ports struct{ metricsService, operatorMetrics, probes, adapter, adapterMetrics int }
@@ -156,11 +164,11 @@ func (k *KEDA) register(ctx context.Context, port int) error {
 		path   string
 		object map[string]any
 	}{
-		{"/api/v1/namespaces/" + namespace + "/services", map[string]any{
+		{services, map[string]any{
 			"metadata": map[string]any{"name": service},
 			"spec":     map[string]any{"type": "ExternalName", "externalName": "localhost", "ports": []any{map[string]any{"port": port}}},
 		}},
-		{"/apis/apiregistration.k8s.io/v1/apiservices", map[string]any{
+		{apiServices, map[string]any{
 			"metadata": map[string]any{"name": apiService},
 			"spec": map[string]any{
 				"group": "external.metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100, "caBundle": k.plane.Authority(),
@@ -168,6 +176,7 @@ func (k *KEDA) register(ctx context.Context, port int) error {
 			},
 		}},
 	}
+	k.registered = true
 	for _, o := range objects {
 		text, err := json.Marshal(o.object)
 		if err != nil {
@@ -186,17 +195,27 @@ func (k *KEDA) register(ctx context.Context, port int) error {
 // Logs are the paths of the processes' logs.
 func (k *KEDA) Logs() []string { return []string{k.file("operator.log"), k.file("adapter.log")} }
 
-// Close ends the processes. What they made in the cluster stays.
+// Close ends the processes and has the API server forget about external metrics: while one of the APIs that it knows does not answer, no namespace
+// can be removed. The definitions stay.
 func (k *KEDA) Close() error {
+	var err error
+	if k.registered {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		var status int
+		if _, status, err = k.plane.Call(ctx, http.MethodDelete, "/apis/apiregistration.k8s.io/v1/apiservices/"+apiService, nil); status == http.StatusNotFound {
+			err = nil
+		}
+	}
 	for _, p := range []*child.Process{k.adapter, k.operator} {
 		if p != nil {
 			p.Kill()
 		}
 	}
 	if k.guard != nil {
-		return k.guard.Close()
+		err = errors.Join(err, k.guard.Close())
 	}
-	return nil
+	return err
 }
 
 func get(url string) error {

@@ -33,7 +33,12 @@ func TestScaling(t *testing.T) {
 	began := time.Now()
 	k, err := scaling.Start(ctx, plane, programs)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, k.Close()) })
+	closed := false
+	t.Cleanup(func() {
+		if !closed {
+			require.NoError(t, k.Close())
+		}
+	})
 	t.Log("KEDA is ready after", time.Since(began))
 
 	server, err := postgres.Start(ctx, postgres.Options{})
@@ -73,4 +78,16 @@ func TestScaling(t *testing.T) {
 		}, ceiling, 100*time.Millisecond)
 		t.Logf("%d wanted: followed after %s", n, time.Since(began))
 	}
+
+	_, _, err = plane.Call(ctx, http.MethodDelete, "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects/app", nil)
+	require.NoError(t, err)
+	closed = true
+	require.NoError(t, k.Close())
+	create("/api/v1/namespaces", `{"metadata":{"name":"short"}}`)
+	_, _, err = plane.Call(ctx, http.MethodDelete, "/api/v1/namespaces/short", nil)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, status, _ := plane.Call(ctx, http.MethodGet, "/api/v1/namespaces/short", nil)
+		return status == http.StatusNotFound
+	}, ceiling, 100*time.Millisecond, "a namespace cannot be removed after KEDA has gone")
 }
