@@ -38,8 +38,6 @@ const (
 
 	closeTimeout = 10 * time.Second
 
-	closeTimeout = 10 * time.Second
-
 	guardScript = `trap '' INT TERM HUP; read -r _; sleep 1; rm -rf "$1"`
 )
 
@@ -192,6 +190,18 @@ func (k *KEDA) register(ctx context.Context, port int) error {
 	})
 }
 
+// unregister undoes register.
+func (k *KEDA) unregister() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, path := range []string{apiServices + "/" + apiService, services + "/" + service} {
+		if _, status, failed := k.plane.Call(ctx, http.MethodDelete, path, nil); status != http.StatusNotFound {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
 // Logs are the paths of the processes' logs.
 func (k *KEDA) Logs() []string { return []string{k.file("operator.log"), k.file("adapter.log")} }
 
@@ -200,12 +210,7 @@ func (k *KEDA) Logs() []string { return []string{k.file("operator.log"), k.file(
 func (k *KEDA) Close() error {
 	var err error
 	if k.registered {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		var status int
-		if _, status, err = k.plane.Call(ctx, http.MethodDelete, "/apis/apiregistration.k8s.io/v1/apiservices/"+apiService, nil); status == http.StatusNotFound {
-			err = nil
-		}
+		err = k.unregister()
 	}
 	for _, p := range []*child.Process{k.adapter, k.operator} {
 		if p != nil {
