@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	producers = 12
+	producers = 32
 	keys      = 5000
 	// mostEvents is how many events a transaction of a flow has at most.
 	mostEvents = 5

@@ -18,7 +18,7 @@ import (
 const Partitions = 64
 
 const (
-	poolSize        = 40
+	poolSize        = 48
 	duplicateWindow = "1h"
 	closeTimeout    = 30 * time.Second
 )
