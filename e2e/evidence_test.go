@@ -23,6 +23,7 @@ func (s *scenario) keepEvidence() {
 	}
 	objects := "pods,deployments,jobs,configmaps,services,poddisruptionbudgets,leases"
 	keep("objects.yaml", s.try(suite.Kubernetes, "get", objects, "-o", "yaml"))
+	keep("namespace.yaml", s.try(suite.Kubernetes, "get", "namespace", s.namespace, "-o", "yaml"))
 	keep("leases.txt", s.try(suite.Kubernetes, "get", "leases", "-o", "wide"))
 	keep("events.txt", s.try(suite.Kubernetes, "get", "events", "--sort-by=.lastTimestamp"))
 	keep("describe.txt", s.try(suite.Kubernetes, "describe", "pods,deployments,jobs"))

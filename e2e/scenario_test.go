@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,11 +53,18 @@ func begin(t *testing.T, letter, title string) *scenario {
 
 func (s *scenario) end() {
 	s.ctx = context.Background() // the test's own has ended
-	if s.Failed() {
+	s.row.took = time.Since(s.began)
+	failed := s.Failed()
+	if failed {
 		s.keepEvidence()
 	}
-	s.row.failed, s.row.took = s.Failed(), time.Since(s.began)
-	suite.table.add(s.row)
+	defer func() { // also when the namespace does not go
+		if s.Failed() && !failed {
+			s.keepEvidence()
+		}
+		s.row.failed = s.Failed()
+		suite.table.add(s.row)
+	}()
 	s.site.Close()
 	for _, release := range s.names(suite.Helm, "list", "--all", "--short") {
 		s.try(suite.Helm, "uninstall", release, "--no-hooks", "--wait=false")
@@ -70,10 +78,13 @@ func (s *scenario) removeNamespace() {
 	s.eventually("the namespace goes", func() error {
 		zero := int64(0)
 		err := namespaces.Delete(s.ctx, s.namespace, metav1.DeleteOptions{GracePeriodSeconds: &zero})
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err):
 			return nil
+		case err == nil:
+			return errors.New("it is still there")
 		}
-		return fmt.Errorf("it is still there: %w", err)
+		return err
 	})
 }
 
@@ -144,11 +155,11 @@ func (s *scenario) names(program string, args ...string) []string {
 
 func (s *scenario) run(program string, args ...string) string {
 	s.Helper()
-	var errors strings.Builder
+	var complaints strings.Builder
 	cmd := s.command(program, args...)
-	cmd.Stderr = &errors
+	cmd.Stderr = &complaints
 	out, err := cmd.Output()
-	require.NoError(s, err, "%s %s: %s%s", filepath.Base(program), strings.Join(args, " "), out, &errors)
+	require.NoError(s, err, "%s %s: %s%s", filepath.Base(program), strings.Join(args, " "), out, &complaints)
 	return strings.TrimSpace(string(out))
 }
 
