@@ -23,6 +23,7 @@ func TestWorkers(t *testing.T) {
 	require.EqualValues(t, 2, *d.Spec.Replicas)
 	pod := d.Spec.Template.Spec
 	require.EqualValues(t, 35, *pod.TerminationGracePeriodSeconds, "the drain of 25 seconds and 10 more")
+	require.EqualValues(t, 1, pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds, "so that a container that has just started hears SIGTERM")
 	require.Equal(t, "ghcr.io/outlane/outlane:0.1.0", pod.Containers[0].Image)
 	require.Equal(t, d.Spec.Selector.MatchLabels, subset(d.Spec.Template.Labels, d.Spec.Selector.MatchLabels))
 	require.Len(t, pod.TopologySpreadConstraints, 2)
