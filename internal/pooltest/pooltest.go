@@ -4,6 +4,7 @@ package pooltest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -239,15 +241,21 @@ func (e *Env) Stored(stream string) []jetstream.RawStreamMsg {
 	consumer, err := s.CreateConsumer(e.T.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true})
 	require.NoError(e.T, err)
 	for last := uint64(0); last < info.State.LastSeq; {
-		batch, err := consumer.Fetch(min(int(info.State.LastSeq-last), 500))
-		require.NoError(e.T, err)
-		for m := range batch.Messages() {
-			at, err := m.Metadata()
+		var failed error
+		require.True(e.T, WaitFor(func() bool {
+			batch, err := consumer.Fetch(min(int(info.State.LastSeq-last), 500))
 			require.NoError(e.T, err)
-			last = at.Sequence.Stream
-			msgs = append(msgs, jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: last, Header: m.Headers(), Data: m.Data(), Time: at.Timestamp})
-		}
-		require.NoError(e.T, batch.Error())
+			for m := range batch.Messages() {
+				at, err := m.Metadata()
+				require.NoError(e.T, err)
+				last = at.Sequence.Stream
+				msgs = append(msgs, jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: last, Header: m.Headers(), Data: m.Data(), Time: at.Timestamp})
+			}
+			failed = batch.Error()
+			// In a cluster the server that we are connected to may not have heard of the consumer yet, which is on another one.
+			return !errors.Is(failed, nats.ErrNoResponders)
+		}), "no server has the consumer")
+		require.NoError(e.T, failed)
 	}
 	return msgs
 }
