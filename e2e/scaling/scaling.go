@@ -25,7 +25,7 @@ import (
 
 	"github.com/outlane/outlane/internal/child"
 	"github.com/outlane/outlane/internal/controlplane"
-	"github.com/outlane/outlane/internal/natsserver"
+	"github.com/outlane/outlane/internal/port"
 )
 
 const (
@@ -73,8 +73,8 @@ func Start(ctx context.Context, plane *controlplane.Cluster, programs controlpla
 		return nil, err
 	}
 	var p ports
-	for _, port := range []*int{&p.metricsService, &p.operatorMetrics, &p.probes, &p.adapter, &p.adapterMetrics} {
-		if *port, err = natsserver.ReservePort(); err != nil {
+	for _, of := range []*int{&p.metricsService, &p.operatorMetrics, &p.probes, &p.adapter, &p.adapterMetrics} {
+		if *of, err = port.Reserve(); err != nil {
 			return nil, err
 		}
 	}

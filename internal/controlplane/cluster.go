@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/outlane/outlane/internal/child"
+	"github.com/outlane/outlane/internal/port"
 )
 
 // Options say what to start.
@@ -134,11 +135,12 @@ func (c *Cluster) prepare() error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.Authority())
 	c.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
-	ports, err := freePorts(3)
-	if err != nil {
-		return err
+	for _, p := range []*int{&c.port, &c.etcdPort, &c.peerPort} {
+		var err error
+		if *p, err = port.Reserve(); err != nil {
+			return err
+		}
 	}
-	c.port, c.etcdPort, c.peerPort = ports[0], ports[1], ports[2]
 	for _, user := range users {
 		if err := os.WriteFile(c.Kubeconfig(user), []byte(c.kubeconfig(user)), 0o600); err != nil {
 			return fmt.Errorf("write a kubeconfig: %w", err)

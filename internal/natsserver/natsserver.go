@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/outlane/outlane/internal/port"
 )
 
 // Options describe a server. The zero value is a server of its own on a free port with a folder of its own.
@@ -88,11 +90,10 @@ func (s *Server) firstStart() error {
 		return s.Start()
 	}
 	for tries := freePortTries; ; tries-- {
-		port, err := ReservePort()
-		if err != nil {
+		var err error
+		if s.opt.Port, err = port.Reserve(); err != nil {
 			return err
 		}
-		s.opt.Port = port
 		if err = s.Start(); tries == 1 || !errors.Is(err, syscall.EADDRINUSE) {
 			return err
 		}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlane/outlane/internal/port"
 )
 
 // Bouncer is a pgbouncer in transaction mode that this process started.
@@ -49,7 +51,7 @@ func StartBouncer(ctx context.Context, target string) (*Bouncer, error) {
 	}
 	b := &Bouncer{dir: dir, guard: guard, target: u}
 	for range startAttempts {
-		if b.port, err = freePort(); err != nil {
+		if b.port, err = port.Reserve(); err != nil {
 			break
 		}
 		if err = b.start(ctx, program, cred); err == nil {

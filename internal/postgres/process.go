@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -171,21 +169,4 @@ func (p *process) tail() string {
 		text = text[len(text)-keep:]
 	}
 	return strings.TrimSpace(string(text))
-}
-
-// freePort picks a port that nothing listens on, under the range from which the kernel takes ports for outgoing connections: a port in
-// that range could be taken while a stopped server is to come back to it.
-func freePort() (int, error) {
-	for range 200 {
-		port := 15000 + rand.IntN(17000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			return 0, fmt.Errorf("close the probe of port %d: %w", port, err)
-		}
-		return port, nil
-	}
-	return 0, errors.New("find a free port on 127.0.0.1: 200 tries failed")
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlane/outlane/internal/port"
 )
 
 // Options say what server to start. The zero value is a server of the newest installed version with PostgreSQL's own settings.
@@ -134,7 +136,7 @@ func (s *Server) addTo(name, lines string) error {
 func (s *Server) startAnywhere(ctx context.Context) error {
 	var err error
 	for range startAttempts {
-		if s.Port, err = freePort(); err != nil {
+		if s.Port, err = port.Reserve(); err != nil {
 			return err
 		}
 		if err = s.Start(ctx); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "could not bind") {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/outlane/outlane/internal/child"
-	"github.com/outlane/outlane/internal/natsserver"
+	"github.com/outlane/outlane/internal/port"
 )
 
 // goodbye is how long a worker may take to end after SIGTERM.
@@ -61,7 +61,7 @@ func (s *Sandbox) NewWorker(id string, env ...string) (*Worker, error) {
 
 // freeAddress is one that stays free while the worker is stopped.
 func freeAddress() (string, error) {
-	port, err := natsserver.ReservePort()
+	port, err := port.Reserve()
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
