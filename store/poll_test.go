@@ -499,27 +499,3 @@ func TestNumbersGivenTwiceAreLookedAtAgainWhenAllIsVisible(t *testing.T) {
 		require.EqualValues(t, 2, p.Generation)
 	}
 }
-
-func TestIdleMarkMakesInsertsNotify(t *testing.T) {
-	t.Parallel()
-	d := newDatabase(t)
-	s := d.open()
-	channel := one[string](d, "SELECT 'outlane_' || left(md5('public'), 16)")
-	listener := pgtest.Connect(t, d.url)
-	_, err := listener.Exec(ctx, "LISTEN "+channel)
-	require.NoError(t, err)
-
-	d.insert("A", "k", 1)
-	require.NoError(t, s.SetIdle(ctx, true))
-	d.insert("B", "k", 1)
-	require.NoError(t, s.SetIdle(ctx, false))
-	d.insert("C", "k", 1)
-	d.exec("SELECT pg_notify($1, 'end')", channel)
-	var heard []string
-	for len(heard) == 0 || heard[len(heard)-1] != "end" {
-		n, err := listener.WaitForNotification(ctx)
-		require.NoError(t, err)
-		heard = append(heard, n.Payload)
-	}
-	require.Equal(t, []string{"", "end"}, heard)
-}
